@@ -1,4 +1,4 @@
-"""An async client for the outreach service, on asyncio and trio.
+"""An asyncio and trio client for the outreach service.
 
 Import the public names from `outreach_async` itself. This minimal program
 reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`

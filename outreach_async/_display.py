@@ -91,11 +91,12 @@ class Tabular(HtmlTable):
     __slots__ = ()
 
     def to_frame(self, library: FrameLibrary | None = None) -> Any:
-        """Return a data frame with a row for each item: of a page, a list, the steps of a campaign, or a report.
+        """Return a data frame with a row for each item.
 
-        An audit has a row for each finding; a bulk run, for each outcome;
-        a ledger, for each run. Fields are columns under the service's own
-        names.
+        They are the items of a page, a list, a campaign's steps or a
+        report. An audit has a row for each finding; a bulk run, for each
+        outcome; a ledger, for each run. Fields are columns under the
+        service's own names.
 
         Args:
             library: `pandas` or `polars`; by default, the one that is
@@ -148,7 +149,7 @@ class Serialized(HtmlTable):
 
 
 class TabularReport(Tabular, Serialized):
-    """Base class of the reports of runs, audits and ledgers: they have tables, data frames and JSON.
+    """Base class of run, audit and ledger reports: tables, frames and JSON.
 
     Example:
         ```python

@@ -235,7 +235,7 @@ CUSTOM_CODE: Final = re.compile(r"custom_[0-9]+")
 
 
 class ContactFields(TypedDict, total=False):
-    """The optional fields of a contact, which `contacts.create(email=..., ...)` accepts as keywords.
+    """The optional fields of a contact, as keywords of `contacts.create`.
 
     A field that is left out stays as it is. `None` is sent as null: with
     `duplicates="overwrite"`, it clears the field of an existing contact.
@@ -287,10 +287,11 @@ class ContactFields(TypedDict, total=False):
 
 
 class ContactRow(ContactFields, total=False):
-    """A row of `create_many` as a typed dict: type checkers then find misspelled and missing fields.
+    """A row of `create_many` as a typed dict.
 
-    The keys are the field names of `NewContact`, and `campaign` and
-    `workspace` for a row with a target of its own.
+    Type checkers find misspelled and missing fields in it. The keys are
+    the field names of `NewContact`, and `campaign` and `workspace` for a
+    row with a target of its own.
 
     Example:
         ```python

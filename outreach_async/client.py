@@ -131,9 +131,10 @@ class OutreachClient:
         read_only: bool = False,
         **options: Any,
     ) -> Self:
-        r"""Create a client from a configuration file, as `load_config(path, profile).client(workspace, ...)` does.
+        r"""Create a client from a configuration file.
 
-        The arguments are those of `outreach_async.config.load_config` and
+        It is `load_config(path, profile).client(workspace, ...)`, with the
+        arguments of `outreach_async.config.load_config` and
         `Config.client`. No request is sent.
 
         Raises:
@@ -222,9 +223,10 @@ class OutreachClient:
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> outreach_async.Response:
-        """Send any request and return its response, whatever the status, for endpoints that this library does not know.
+        """Send any request and return its response, whatever the status.
 
-        The request is retried only if no byte of it was sent.
+        It is for endpoints that this library does not know. The request is
+        retried only if no byte of it was sent.
 
         Args:
             method: HTTP method, such as `GET`.
@@ -273,14 +275,14 @@ class OutreachClient:
             await self._engine.transport.aclose()
 
     async def __aenter__(self) -> Self:
-        """Open the client. If the client has a shared rate, start to renew the client's share of this rate."""
+        """Open the client, and begin to renew its share of a shared rate."""
         if self._owns_transport and self._engine.rate_poller is not None:
             await self._engine.rate_poller.start()
             self._engine.clock()  # a new event loop resets the limiter, which must not happen after the first share
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Close the connections. If the client has a shared rate, first stop renewing the client's share of this rate."""
+        """Stop renewing the share of a shared rate; close the connections."""
         try:
             if self._owns_transport and self._engine.rate_poller is not None:
                 await self._engine.rate_poller.stop()

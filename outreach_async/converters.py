@@ -1,9 +1,9 @@
-"""Convert between JSON and models, with hooks and models of your own.
+"""Convert between JSON and models.
 
-attrs defines the models, cattrs converts them and finds every fault of a
-response, and msgspec does the work where no hook of yours is involved.
-Pass a converter of your own to a client to change how it reads and writes
-values:
+Hooks and models may be your own. attrs defines the models, cattrs converts
+them and finds every fault of a response, and msgspec does the work where
+no hook of yours is involved. Pass a converter of your own to a client to
+change how it reads and writes values:
 
 ```python
 import anyio
@@ -143,7 +143,7 @@ def _lists_of_models(kind: Any) -> dict[str, Any]:
 
 
 class OutreachConverter(Converter):
-    """A converter of cattrs for the models and reports of this library, which a client takes as `converter=`.
+    """A cattrs converter of models and reports, for a client's `converter=`.
 
     Example:
         ```python
@@ -180,7 +180,7 @@ class OutreachConverter(Converter):
         self._plain_text = self._find_writer(str)
 
     def copy(self) -> Self:  # type: ignore[override]  # the options of cattrs are fixed
-        """Return a converter with the same hooks and subclasses, to which others can be added.
+        """Return a copy with the same hooks and subclasses, to add others to.
 
         Example:
             ```python
@@ -198,7 +198,7 @@ class OutreachConverter(Converter):
         return new
 
     def use(self, model: type[T]) -> type[T]:
-        """Let a subclass of a model, with further fields, take its place wherever a response has it.
+        """Use a subclass with further fields for its model in all responses.
 
         It is also a decorator. Lists of a subclass of `Campaign` or
         `Mailbox` take no longer to decode than others.
@@ -273,7 +273,7 @@ class OutreachConverter(Converter):
         return cast("T", self._read_whole(body, kind, is_own=read is not None))
 
     def encode_contact(self, contact: NewContact) -> bytes:
-        """Encode a contact for the body of a create request, of which it can set no other part. The contact must be checked."""
+        """Encode a checked contact, which can set no other part of the body."""
         if self.encodes_plainly(type(contact)):
             return encode_contact(contact)
         try:
@@ -291,15 +291,15 @@ class OutreachConverter(Converter):
         return encode(fields)
 
     def encodes_plainly(self, kind: type[NewContact] = NewContact) -> bool:
-        """Return whether no hook and no further field is involved in encoding contacts of a class."""
+        """Return whether contacts of a class have no hook or further field."""
         return kind is NewContact and self._find_writer(str) is self._plain_text and _is_own(self._find_writer(kind))
 
     def has_own(self, kind: Any) -> bool:
-        """Return whether neither a hook of the user nor a subclass is involved in building a model."""
+        """Return whether no hook of the user and no subclass builds a model."""
         return kind not in self._chosen and _is_own(self._find_reader(kind))
 
     def reads_plainly(self, kind: Any) -> bool:
-        """Return whether msgspec alone may decode a model, because no hook of the user is involved."""
+        """Return whether no hook is involved, so msgspec may decode a model."""
         return kind not in self._chosen and self._reader(kind) is not None
 
     # - cattrs: structures and unstructures values, and finds every fault
@@ -360,7 +360,7 @@ class OutreachConverter(Converter):
         raise DecodeError(faults, value if isinstance(value, dict) else None)
 
     def read_hooked(self, value: Any, kind: Any) -> Any:
-        """Structure a whole response, of which a hook must leave the class and the kinds of its own values."""
+        """Structure a response; hooks must keep its class and value kinds."""
         model, fault = self._read(value, kind), None
         if not isinstance(model, get_origin(kind) or kind):
             fault = f"$: expected a hook that returns {kind.__name__}, got {type(model).__name__}"

@@ -196,7 +196,9 @@ class Excluded(OutreachError):
 
 
 class TransportError(OutreachError):
-    """No complete response arrived: no connection, a lost connection, a timeout of an attempt, or a response that is not HTTP.
+    """No complete response arrived.
+
+    No or a lost connection, a timeout of an attempt, or no HTTP response.
 
     Example:
         ```python
@@ -285,7 +287,7 @@ class Unauthorized(StatusError):
 
 
 class Forbidden(StatusError):
-    """The service returned status 403: the owner key is known, but does not allow the call.
+    """The service returned 403: a known owner key does not allow the call.
 
     Example:
         ```python
@@ -296,7 +298,7 @@ class Forbidden(StatusError):
 
 
 class NotFound(StatusError):
-    """The service returned status 404: there is no such workspace, campaign or endpoint.
+    """The service returned 404: no such workspace, campaign or endpoint.
 
     Example:
         ```python
@@ -307,7 +309,7 @@ class NotFound(StatusError):
 
 
 class RateLimited(StatusError):
-    """The service throttled the call: it returned status 429, or it asked the client to wait beyond the call's deadline.
+    """The service throttled the call: 429, or a wait beyond the deadline.
 
     Attributes:
         retry_after: Number of seconds to wait, as the service asked;
@@ -327,7 +329,7 @@ class RateLimited(StatusError):
 
 
 class BulkError(OutreachError):
-    """A bulk run ended early: the base class of `BulkStopped` and `BulkSuspended`.
+    """A bulk run ended early: base of `BulkStopped` and `BulkSuspended`.
 
     No further row was read. Without a journal, every row that was read has
     an outcome. With a journal, rows that were in progress may have no
@@ -352,7 +354,7 @@ class BulkError(OutreachError):
 
     @classmethod
     def over(cls, cause: OutreachError, text: str, remedy: str = "") -> Self:
-        """Return an error with the attributes of its `cause`, `text` before its message, and a remedy after it."""
+        """Return an error like `cause`: `text`, its message, and a remedy."""
         names = ("operation", "status_code", "headers", "body", "attempts", "maybe_sent")
         message = f"{text}: {cause}; {remedy}" if remedy else f"{text}: {cause}"
         error = cls(message, **{name: getattr(cause, name) for name in names})
@@ -361,11 +363,12 @@ class BulkError(OutreachError):
 
 
 class BulkStopped(BulkError):
-    """A bulk run stopped because of an error that affects every row, such as an unknown key, or because of `stop_after_rejects`.
+    """A bulk run stopped for a lasting reason.
 
-    Fix the cause, which the message names, before you continue. A resumed
-    run sends the rows again that the service had rejected. `__cause__` is
-    the error; `None` after `stop_after_rejects`.
+    The reason is an error that affects every row, such as an unknown key,
+    or `stop_after_rejects`. Fix the cause, which the message names, before
+    you continue. A resumed run sends the rows again that the service had
+    rejected. `__cause__` is the error; `None` after `stop_after_rejects`.
 
     Example:
         ```python
@@ -376,7 +379,9 @@ class BulkStopped(BulkError):
 
 
 class BulkSuspended(BulkError):
-    """A bulk run stopped for a temporary reason: the service asked for a long wait, or was down or throttling for too long.
+    """A bulk run stopped for a temporary reason.
+
+    The service asked for a long wait, or was down or throttling too long.
 
     Attributes:
         retry_after: Number of seconds to wait before resuming; `None` if
@@ -396,12 +401,12 @@ class BulkSuspended(BulkError):
 
 
 class JournalError(OutreachError):
-    """The journal of a bulk run cannot be read or written, for example because the disk is full or the file is damaged.
+    """The journal of a bulk run cannot be read or written.
 
-    No further request was started. After a disk error, the earlier
-    contents of the journal are still valid: fix the cause and resume the
-    run. A run with a damaged journal can only be continued with
-    `earlier="unknown"`.
+    For example, the disk is full or the file is damaged. No further
+    request was started. After a disk error, the earlier contents of the
+    journal are still valid: fix the cause and resume the run. A run with a
+    damaged journal can only be continued with `earlier="unknown"`.
 
     Example:
         ```python

@@ -1,6 +1,6 @@
-"""Hooks: callables that receive the events of a client as frozen values.
+"""Hooks: callables that receive a client's events.
 
-The events occur in this order:
+Events are frozen values, and occur in this order:
 
     a call      CallStarted, AttemptStarted, AttemptEnded, RetryScheduled, AttemptStarted, AttemptEnded, ..., CallEnded
     a bulk run  BulkStateChanged, the events of its calls, RowEnded for each row, BulkRateChanged while the run is throttled,
@@ -97,7 +97,9 @@ class _RunResult:
 
 @attrs.frozen(kw_only=True)
 class CallStarted(_CallEvent):
-    """A call started, for example for one page of a list or one row of a bulk run. Its first attempt may start later.
+    """A call started, such as for a page of a list or a row of a bulk run.
+
+    Its first attempt may start later.
 
     Attributes:
         method: The HTTP method.
@@ -205,7 +207,9 @@ class CallEnded(_CallResult):
 
 @attrs.frozen(kw_only=True)
 class BulkStateChanged(_RunResult):
-    """A bulk run started, slowed down, paused, resumed its normal speed or ended, possibly early with an `error`.
+    """A bulk run started, slowed, paused, recovered its speed, or ended.
+
+    One that ended early has an `error`.
 
     Attributes:
         state: The new state.
@@ -231,7 +235,9 @@ class BulkStateChanged(_RunResult):
 
 @attrs.frozen(kw_only=True)
 class BulkRateChanged:
-    """The current rate limit of a bulk run, reported about once a second while the run is throttled, and after each pause.
+    """The current rate limit of a throttled bulk run.
+
+    It is reported about once a second, and after each pause.
 
     Attributes:
         run: Number of the run.

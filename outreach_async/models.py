@@ -1,9 +1,9 @@
-"""Models of the service's resources, and new contacts: frozen attrs classes with slots, and with the wire format's field names.
+"""Models of the service's resources and new contacts.
 
-Every response model keeps unknown fields in `extra`, a plain dict that
-equality and hash ignore. Numbers are `int` or `float`, as the service sent
-them. Relative times such as `age` are kept as the strings that the service
-sent.
+They are frozen attrs classes with slots, and with the wire format's field
+names. Every response model keeps unknown fields in `extra`, a plain dict
+that equality and hash ignore. Numbers are `int` or `float`, as the service
+sent them. Relative times such as `age` stay strings.
 
 A status or a kind is a member of an enumeration that the service may
 extend: an unknown string becomes a new member. Compare members with `==`,
@@ -133,7 +133,7 @@ class ResponseModel(Serialized):
         return {} if self._extra is None else self._extra
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields under the service's own names, as JSON values, with the unknown fields in `extra`.
+        """Return known and unknown fields as JSON, by the service's names.
 
         Example:
             ```python
@@ -204,13 +204,13 @@ class ResponseWithInfo(ResponseModel):
 
     @property
     def response(self) -> ResponseInfo | None:
-        """Status and header fields of the response; `None` for an object that no call of a client has returned."""
+        """Status and headers of the response; `None` if no call returned it."""
         return self._response
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class Campaign(ResponseModel):
-    """A campaign in the campaign list (section "Campaign" of the service's API documentation).
+    """A campaign in the campaign list (API documentation: "Campaign").
 
     Attributes:
         id: Id of the campaign; starts with `camp_`.
@@ -259,18 +259,18 @@ class Campaign(ResponseModel):
 
     @property
     def created_datetime(self) -> datetime:
-        """`created` as a datetime in UTC; `ValueError` if no datetime can represent it."""
+        """`created` as a UTC datetime; `ValueError` if it is out of range."""
         return _to_datetime("created", self.created)
 
     @property
     def days_left_datetime(self) -> datetime | None:
-        """`days_left_date` as a datetime in UTC; `None` if it is a string, `ValueError` if no datetime can represent it."""
+        """`days_left_date` in UTC; `None` if text, `ValueError` out of range."""
         return _date_or_none(self.days_left_date)
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class Mailbox(ResponseModel):
-    """A synced sending account (section "Mailbox" of the service's API documentation).
+    """A synced sending account (API documentation: "Mailbox").
 
     The units are inferred: the documentation states only the names and
     types of the fields.
@@ -331,13 +331,13 @@ class Mailbox(ResponseModel):
 
     @property
     def created_datetime(self) -> datetime:
-        """`created_at` as a datetime in UTC; `ValueError` if no datetime can represent it."""
+        """`created_at` as a UTC datetime; `ValueError` if it is out of range."""
         return _to_datetime("created_at", self.created_at)
 
 
 @attrs.frozen(kw_only=True, repr=False)
 class Template(ResponseModel):
-    """One variant of a step's e-mail (section "Template" of the service's API documentation).
+    """One variant of a step's e-mail (API documentation: "Template").
 
     Attributes:
         id: Id of the template; starts with `temp_`, or with
@@ -383,7 +383,7 @@ class Template(ResponseModel):
 
 @attrs.frozen(kw_only=True, repr=False)
 class Step(ResponseModel):
-    """One step of a campaign (section "Step" of the service's API documentation).
+    """One step of a campaign (API documentation: "Step").
 
     Attributes:
         id: Id of the step; starts with `step_`.
@@ -417,7 +417,7 @@ class Step(ResponseModel):
 
 @attrs.frozen(kw_only=True, repr=False)
 class WorkspaceField(ResponseModel):
-    """A field available to the contacts of a workspace (section "Workspace field" of the service's API documentation).
+    """A field that contacts can have (API documentation: "Workspace field").
 
     Attributes:
         label: Display name.
@@ -518,7 +518,7 @@ class Page(ResponseWithInfo, Tabular, Generic[T]):
 
     @property
     def has_next(self) -> bool:
-        """`True` if `next_page()` requests another page. It returns `None` if that page turns out to be past the end."""
+        """Whether `next_page()` requests a page; past the end, it is `None`."""
         has_next: bool = self._require_link().has_next(self)
         return has_next
 
@@ -548,7 +548,7 @@ class Page(ResponseWithInfo, Tabular, Generic[T]):
 
 @attrs.frozen(kw_only=True, repr=False)
 class CampaignSteps(ResponseWithInfo, Tabular):
-    """The steps of a campaign (section "List steps of a campaign" of the service's API documentation).
+    """A campaign's steps (API documentation: "List steps of a campaign").
 
     Attributes:
         status: Always `ok`.
@@ -577,7 +577,7 @@ class CampaignSteps(ResponseWithInfo, Tabular):
 
     @property
     def days_left_datetime(self) -> datetime | None:
-        """`days_left_date` as a datetime in UTC; `None` if it is a string, `ValueError` if no datetime can represent it."""
+        """`days_left_date` in UTC; `None` if text, `ValueError` out of range."""
         return _date_or_none(self.days_left_date)
 
 
@@ -622,7 +622,7 @@ class CreateContactResponse(ResponseWithInfo):
 
 @attrs.frozen(kw_only=True, repr=False)
 class CreatedContact(CreateContactResponse):
-    """The result of creating a contact (section "Create contact" of the service's API documentation).
+    """The result of creating a contact (API documentation: "Create contact").
 
     Attributes:
         status: The status in the last response: `added`, `skipped`,
@@ -667,7 +667,7 @@ CERTAIN_OUTCOMES: Final = {outcome: frozenset({outcome}) for outcome in Outcome}
 
 
 class Target(NamedTuple):
-    """Where a contact goes: its workspace, and the campaign that it is added to.
+    """Where a contact goes: its workspace, and the campaign it is added to.
 
     See `create_many` for how a row names its target. If the service does
     not know the target of a row (403 or 404), the rows that name it are
@@ -717,7 +717,7 @@ def _copy_mapping(value: Any) -> Any:  # later changes by the caller do not affe
 
 @attrs.frozen(repr=False)
 class NewContact:
-    """A contact to create (section "Create contact" of the service's API documentation).
+    """A contact to create (API documentation: "Create contact").
 
     Only the fields that you set are sent, under the same names; `None` is
     sent as null. The constructor checks nothing: a client checks each
@@ -793,7 +793,7 @@ class NewContact:
         return self._extra
 
     def standard(self) -> dict[str, str | None]:
-        """Return the values of the standard fields that are set, by wire name.
+        """Return the values of the standard fields set, by wire name.
 
         Example:
             ```python
@@ -803,7 +803,7 @@ class NewContact:
         return {name: value for name, value in zip(STANDARD_FIELDS, standard_values(self), strict=True) if value is not UNSET}
 
     def to_dict(self) -> dict[str, str | None]:
-        """Return the contact's fields in the body of a create request: the e-mail and all fields that are set.
+        """Return the contact in a create request: the e-mail and set fields.
 
         Example:
             ```python

@@ -1,4 +1,6 @@
-"""OpenTelemetry: a hook that records spans and metrics, following the semantic conventions for HTTP. Needs the `otel` extra.
+"""Record spans and metrics with OpenTelemetry.
+
+Both follow the semantic conventions for HTTP. Install the extra `otel`.
 
 ```python
 import anyio
@@ -81,7 +83,7 @@ class _CallSpans:
 
 
 class OtelHook:
-    """A hook that records the events of any number of clients as spans and metrics.
+    """A hook that records the events of clients as spans and metrics.
 
     - `http.client.request.duration`: the duration of each attempt, in
       seconds

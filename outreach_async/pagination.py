@@ -19,7 +19,7 @@ T = TypeVar("T", bound=Campaign | Mailbox)
 
 
 class Collected(list[T], Tabular):
-    """All items of a list without duplicates, with statistics of the walk over its pages.
+    """All items of a list, each once, with statistics of the page walk.
 
     Attributes:
         total_found: Length of the list, as stated in the last page that
@@ -243,7 +243,7 @@ class Pager(Generic[T]):
         return _PageIterator(self)
 
     async def collect(self, *, prefetch: int = 4) -> Collected[T]:
-        """Return every item once, in the list's order, fetching up to `prefetch` pages concurrently.
+        """Return every item once, in order, up to `prefetch` pages at a time.
 
         Raises:
             InvalidRequest: `prefetch` is not a whole number of at least 1.

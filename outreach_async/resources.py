@@ -112,7 +112,7 @@ class Campaigns(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Campaign]:
-        """List campaigns (section "List campaigns" of the service's API documentation).
+        """List campaigns (API documentation: "List campaigns").
 
         Await the result for one page, or iterate over it for all items of
         all pages.
@@ -142,7 +142,9 @@ class Campaigns(_Resource):
         return self._list(operations.list_campaigns, workspace, (page, display, max_items), undecodable, timeout, deadline)
 
     async def steps(self, campaign: str, *, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> CampaignSteps:
-        """Return the steps of a campaign (section "List steps of a campaign" of the service's API documentation).
+        """Return the steps of a campaign.
+
+        API documentation: "List steps of a campaign".
 
         Args:
             campaign: Id of the campaign.
@@ -175,7 +177,9 @@ class Mailboxes(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> Pager[Mailbox]:
-        """List mailboxes (section "List mailboxes" of the service's API documentation), as `Campaigns.list` lists campaigns.
+        """List mailboxes (API documentation: "List mailboxes").
+
+        Use the result as that of `Campaigns.list`.
 
         Args:
             display: Number of items per page, at most 2,000.
@@ -195,7 +199,9 @@ class Workspaces(_Resource):
     """Methods for workspaces: `fields()` lists the fields of a workspace."""
 
     async def fields(self, *, workspace: str | None = None, timeout: Seconds = UNSET, deadline: Seconds = UNSET) -> FieldList:
-        """Return all fields of contacts (section "List fields of a workspace" of the service's API documentation).
+        """Return all fields of contacts.
+
+        API documentation: "List fields of a workspace".
 
         Args:
             workspace: Id of the workspace; defaults to the client's.
@@ -218,7 +224,7 @@ class Workspaces(_Resource):
 
 @attrs.frozen
 class Contacts(_Resource):
-    """Methods for contacts: `create()` creates one contact, `create_many()` any number."""
+    """Methods for contacts: `create()` one, `create_many()` any number."""
 
     # Each client has its own cache, because the cache keys contain owner keys. The cache is typed, because 1 == True.
     _cached_requests: Callable[..., ContactRequests] = attrs.field(
@@ -242,7 +248,7 @@ class Contacts(_Resource):
         deadline: Seconds = UNSET,
         **fields: Unpack[ContactFields],
     ) -> CreatedContact:
-        """Create one contact (section "Create contact" of the service's API documentation).
+        """Create one contact (API documentation: "Create contact").
 
         The request is retried after a lost response. A retry cannot create
         a second contact, because the service detects duplicates by e-mail
@@ -326,14 +332,15 @@ class Contacts(_Resource):
         timeout: Seconds = UNSET,
         deadline: Seconds = UNSET,
     ) -> bulk.BulkRun:
-        """Create any number of contacts concurrently (section "Create contact" of the service's API documentation).
+        """Create any number of contacts concurrently.
 
-        Use the result in `async with` to iterate over the outcomes, or
-        await it for a `BulkReport`, also as a task. Rows are read on
-        demand. A row that fails is reported as an outcome, never as an
-        exception. A dict is copied when it is read, so a generator may
-        fill one dict again and again. A row whose `items()` raises
-        `Excluded` is not sent, and has the outcome `excluded`.
+        API documentation: "Create contact". Use the result in `async with`
+        to iterate over the outcomes, or await it for a `BulkReport`, also
+        as a task. Rows are read on demand. A row that fails is reported as
+        an outcome, never as an exception. A dict is copied when it is
+        read, so a generator may fill one dict again and again. A row whose
+        `items()` raises `Excluded` is not sent, and has the outcome
+        `excluded`.
 
         Rows of a data frame and of a `csv.DictReader` are the cells of a
         table, and are sent as the command `import` sends them: blanks

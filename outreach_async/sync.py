@@ -1,4 +1,4 @@
-"""A synchronous client for scripts: the methods of `OutreachClient`, without `async` and `await`.
+"""A synchronous client for scripts, without `await`.
 
 `SyncClient` runs an `OutreachClient` in an event loop in a second thread.
 It has the same arguments, methods, errors and guarantees:
@@ -305,7 +305,7 @@ class SyncPager(Generic[Item]):
             yield from self._loop.run(next_items, self._pager, cursor)
 
     def first(self) -> Item | None:
-        """Return the first item; `None` if the list is empty, as `Pager.first` does.
+        """Return the first item or `None`, as `Pager.first` does.
 
         Example:
             ```python
@@ -315,7 +315,7 @@ class SyncPager(Generic[Item]):
         return next(iter(self), None)
 
     def page(self) -> SyncPage[Item]:
-        """Fetch the page at which an iteration starts, as awaiting a `Pager` does.
+        """Fetch the page at which an iteration starts, as `await pager` does.
 
         Example:
             ```python
@@ -354,7 +354,7 @@ class _SyncResource:
 
 
 class SyncCampaigns(_SyncResource):
-    """Methods for the campaigns of a workspace; see `outreach_async.resources.Campaigns`."""
+    """Methods for a workspace's campaigns; see `resources.Campaigns`."""
 
     @_mirrors(Campaigns.list)
     def list(self, **options: Any) -> SyncPager[Campaign]:
@@ -368,7 +368,7 @@ class SyncCampaigns(_SyncResource):
 
 
 class SyncMailboxes(_SyncResource):
-    """Methods for the mailboxes of a workspace; see `outreach_async.resources.Mailboxes`."""
+    """Methods for a workspace's mailboxes; see `resources.Mailboxes`."""
 
     @_mirrors(Mailboxes.list)
     def list(self, **options: Any) -> SyncPager[Mailbox]:
@@ -422,7 +422,7 @@ class SyncRun:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """What was changed or found in the rows read so far; see `BulkRun.findings`."""
+        """What was changed or found in rows so far; see `BulkRun.findings`."""
         return self._run.findings
 
     def __enter__(self) -> SyncOutcomes:
@@ -503,16 +503,16 @@ class SyncOutcomes(Iterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes so far, including outcomes that the iterator has received but not yet returned."""
+        """The counts of outcomes so far, even if received but not returned."""
         return self._outcomes.report
 
     @property
     def progress(self) -> BulkProgress:
-        """The current progress: rows done, rate, state and estimated time left."""
+        """The current progress: rows, rate, state and estimated time left."""
         return self._loop.require_portal().call(lambda: self._outcomes.progress)
 
     def drain(self) -> None:
-        """Stop reading rows and let the requests in flight finish, as `Outcomes.drain` does.
+        """Stop reading rows and finish those in flight; see `Outcomes.drain`.
 
         Example:
             ```python
@@ -632,7 +632,7 @@ class SyncClient:
     @classmethod
     @drop_frames
     def from_config(cls, path: str | PathLike[str] | None = None, **options: Any) -> Self:
-        r"""Create a client from a configuration file, with the arguments and errors of `OutreachClient.from_config`.
+        r"""Create a client from a file, as `OutreachClient.from_config` does.
 
         Example:
             ```python
@@ -671,7 +671,7 @@ class SyncClient:
 
     @_mirrors(OutreachClient.with_options)
     def with_options(self, **options: Any) -> SyncClient:
-        """Return a copy of the client with some options replaced, as `OutreachClient.with_options` does.
+        """Return a copy with some options replaced, as `OutreachClient` does.
 
         The copy works while the original is open, and does not need to be
         closed.
@@ -687,7 +687,7 @@ class SyncClient:
 
     @_mirrors(OutreachClient.request)
     def request(self, *arguments: Any, **options: Any) -> Response:
-        """Send any request and return its response, whatever the status, as `OutreachClient.request` does.
+        """Send any request, as `OutreachClient.request` does.
 
         Example:
             ```python

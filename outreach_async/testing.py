@@ -1,9 +1,10 @@
-"""Tools for tests: virtual time, and pairwise coverage of the rules that the service's API documentation does not specify.
+"""Tools for tests: virtual time and fake behaviours.
 
-In virtual time, ten minutes of waiting take milliseconds, and events occur
-in the same order as in real time. Use the same clock for the event loop
-and the fake, so that the client's waits match the times that the fake
-sends:
+Pairwise behaviours cover the rules that the service's API documentation
+does not specify. In virtual time, ten minutes of waiting take
+milliseconds, and events occur in the same order as in real time. Use the
+same clock for the event loop and the fake, so that the client's waits
+match the times that the fake sends:
 
 ```python
 import anyio
@@ -78,7 +79,7 @@ class _JumpSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An asyncio event loop whose clock starts at zero and jumps to the next timer instead of waiting for it.
+    """An asyncio loop whose clock starts at 0 and jumps to the next timer.
 
     Example:
         ```python
@@ -94,7 +95,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jump_selector)
 
     def time(self) -> float:
-        """Return the virtual time since the event loop was created, in seconds."""
+        """Return the virtual time since the loop was created, in seconds."""
         return self._jump_selector.now
 
 
@@ -165,7 +166,7 @@ class VirtualTime:
         return self._start_time + self.elapsed
 
     def options(self, backend: str, others: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return the `backend_options` with which `anyio.run` uses this virtual time, and `others`, on `asyncio` or `trio`.
+        """Return this time and `others` as `backend_options` of `anyio.run`.
 
         Example:
             ```python

@@ -642,7 +642,7 @@ class RateShare:
 
 @runtime_checkable
 class Rate(Protocol):
-    """A rate that several clients share: `SharedRate`, `RedisRate`, or an object of your own.
+    """A rate that clients share: `SharedRate`, `RedisRate` or your own.
 
     Example:
         ```python
@@ -659,8 +659,10 @@ class Rate(Protocol):
     async def renew(self, usage: RateUsage, /) -> RateShare:
         """Record a client's usage and return its next share.
 
-        Each client calls this method two to four times a second, never concurrently. Requests do not wait for the result. If
-        this method raises an exception, the client logs it, and keeps its last share until that share expires.
+        Each client calls this method two to four times a second, never
+        concurrently. Requests do not wait for the result. If this method
+        raises an exception, the client logs it, and keeps its last share
+        until that share expires.
 
         Example:
             ```python

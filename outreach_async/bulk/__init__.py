@@ -1,9 +1,10 @@
-"""Create any number of contacts concurrently, with an exact outcome for every row.
+"""Create contacts, with an exact outcome for every row.
 
-Rows are `NewContact` values or mappings, from any iterable, a
-`csv.DictReader` or a data frame. Each may name its own campaign (see
-`Target`). This program reads `OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and
-`OUTREACH_WORKSPACE`, and awaits the report:
+Any number is created concurrently. Rows are `NewContact` values or
+mappings, from any iterable, a `csv.DictReader` or a data frame. Each may
+name its own campaign (see `Target`). This program reads
+`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`, and
+awaits the report:
 
 ```python
 import anyio

@@ -28,8 +28,9 @@ _MAX_SHOWN: Final = 5  # maximum number of unknown columns that an error message
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """A pandas, polars, pyarrow or DuckDB data frame, or any other object that can be read as an Arrow stream.
+    """A data frame, or any other object that can be read as an Arrow stream.
 
+    Data frames are those of pandas, polars, pyarrow and DuckDB.
     `create_many` reads the frame with pyarrow (extra `parquet`), batch by
     batch. Name the columns after the fields of `NewContact`, `custom_<n>`,
     `campaign` or `workspace`. An unknown column raises InvalidRequest
@@ -56,7 +57,7 @@ class ArrowStream(Protocol):
     """
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return a PyCapsule with an ArrowArrayStream, as defined by the Arrow PyCapsule interface."""
+        """Return a PyCapsule with an ArrowArrayStream, as Arrow defines it."""
 
 
 @attrs.frozen

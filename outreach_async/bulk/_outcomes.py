@@ -337,7 +337,7 @@ class BulkReport(TabularReport):
         return [{"outcome": outcome.value, "rows": count} for outcome, count in self.outcomes.items()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values, with outcomes named as on the wire.
+        """Return the report as JSON values, with wire names of outcomes.
 
         Example:
             ```python

@@ -50,7 +50,7 @@ class Recorder(Fence, Protocol):
 
     @property
     def backlog(self) -> int:
-        """Maximum number of rows that are in flight, or completed but not yet recorded."""
+        """Maximum number of rows in flight, or completed but not recorded."""
 
     @property
     def resumable(self) -> bool:

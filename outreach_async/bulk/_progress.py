@@ -59,7 +59,7 @@ class BulkProgress:
     why: str = ""
 
     def __str__(self) -> str:
-        """Return the progress as text: `1,200 of 3,000 rows, 400 rows/s, ETA 0:00:05`."""
+        """Return text such as `1,200 of 3,000 rows, 400 rows/s, ETA 0:00:05`."""
         of = "" if self.total is None else f" of {self.total:,}"
         return ", ".join(
             [

@@ -99,12 +99,12 @@ class Outcomes(AsyncIterator[ContactOutcome]):
 
     @property
     def report(self) -> BulkReport:
-        """The counts of the outcomes returned so far, with those of earlier processes if a journal is resumed."""
+        """The counts of outcomes so far, with those of earlier processes."""
         return self._pipeline.report
 
     @property
     def progress(self) -> BulkProgress:
-        """The current progress: rows done, rate, state and estimated time left."""
+        """The current progress: rows, rate, state and estimated time left."""
         return self._pipeline.progress
 
     def drain(self) -> None:
@@ -173,8 +173,10 @@ class BulkRun(Coroutine[Any, Any, BulkReport]):
     def findings(self) -> tuple[str, ...]:
         """What was changed or found in the rows read so far.
 
-        They are the columns of a data frame whose values are sent as text, although they are not strings; and for each field, the
-        kinds of values that `normalise` changed or found, each with its first row and the number of rows.
+        They are the columns of a data frame whose values are sent as
+        text, although they are not strings; and for each field, the kinds
+        of values that `normalise` changed or found, each with its first
+        row and the number of rows.
         """
         return self._plan.source.findings
 
@@ -228,7 +230,7 @@ class BulkRun(Coroutine[Any, Any, BulkReport]):
         return Outcomes(self._pipeline)
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel the requests in flight, and record how the run ended. An exception of the block propagates unchanged."""
+        """Cancel requests in flight, record the end, and pass exceptions on."""
         reader, is_raising = self._pipeline.reader, kind is not None
         if reader is not None:  # also at the end of the run: it may still wait for rows that are no longer needed
             reader.stop()

@@ -1,7 +1,8 @@
-r"""Keep the address, the keys and the names of workspaces in one file, `outreach.toml`, for the command and for Python.
+r"""One configuration file for commands and programs.
 
-`outreach-async config init` writes a file to start with. This one names
-three workspaces, and says where the owner keys are:
+The file `outreach.toml` keeps the address, the keys and the names of
+workspaces. `outreach-async config init` writes a file to start with. This
+one names three workspaces, and says where the owner keys are:
 
     base_url = "https://api.example"
     rate = 20                                      # requests per second, of all workspaces without a rate of their own

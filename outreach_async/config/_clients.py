@@ -36,13 +36,14 @@ class ClientTable(Protocol):
 
 
 def read_clients(file: ClientTable) -> tuple[list[str], list[str]]:
-    r"""Return the workspaces of a table as lines of a configuration file, and the names of the columns that are not used.
+    r"""Return a table's workspaces as configuration, and its unused columns.
 
-    The columns are recognised by their names: the name and the id of a
-    client's workspace and, optionally, its groups and where its owner key
-    is. A workspace without a name gets its id without `space_`. Rows of
-    blank cells are skipped. `outreach-async config init --from` writes the
-    lines below `[workspaces]`.
+    They are lines of a configuration file, and names of columns. Columns
+    are recognised by their names: the name and the id of a client's
+    workspace and, optionally, its groups and where its owner key is. A
+    workspace without a name gets its id without `space_`. Rows of blank
+    cells are skipped. `outreach-async config init --from` writes the lines
+    below `[workspaces]`.
 
     Args:
         file: The table, as `outreach_async.importer.open_file` opens it.

@@ -154,7 +154,7 @@ class ConfiguredWorkspace:
 
 @attrs.frozen(kw_only=True)
 class Config:
-    r"""The values of a configuration file and, if chosen, of one of its profiles.
+    r"""The values of a configuration file and, if chosen, of its profile.
 
     Attributes:
         path: Path of the file.
@@ -199,7 +199,9 @@ class Config:
 
     @drop_frames
     def find(self, *selectors: str) -> list[ConfiguredWorkspace]:
-        r"""Return the workspaces that names, ids, groups or `"all"` select, without duplicates. An unknown id has no name.
+        r"""Return the workspaces that names, ids, groups or `"all"` select.
+
+        Each is returned once. An unknown id has no name.
 
         Raises:
             InvalidRequest: A selector is no id, and no name or group of
@@ -235,7 +237,9 @@ class Config:
 
     @drop_frames
     def select(self, *texts: str) -> list[ConfiguredWorkspace]:
-        r"""Return the workspaces of texts, as in a shell variable: each is a selector, or several between blanks or commas.
+        r"""Return the workspaces that texts select, as in a shell variable.
+
+        A text is a selector, or several between blanks or commas.
 
         Raises:
             InvalidRequest: As for `find`.
@@ -252,7 +256,7 @@ class Config:
         return self.find(*filter(trim, parts))
 
     def at(self, address: str | None) -> Self:
-        """Return the values for the address that is used: for another one than the file's, its keys are not sent.
+        """Return the values for an address; only the file's gets its keys.
 
         Example:
             ```python
@@ -266,7 +270,7 @@ class Config:
         return self if own == used else attrs.evolve(self, elsewhere=used)
 
     def key_of(self, workspace: ConfiguredWorkspace | None) -> KeyReference | None:
-        """Return where the owner key of a workspace is; `None` if the file has none.
+        """Return where a workspace's owner key is; `None` if there is none.
 
         Raises:
             InvalidRequest: Another address than the file's is used, to
@@ -315,10 +319,10 @@ class Config:
     async def clients(
         self, *workspaces: str, read_only: bool = False, **options: Any
     ) -> AsyncIterator[dict[str, outreach_async.OutreachClient]]:
-        r"""Open a client for each of several workspaces, by name, and close all of them at the end of the block.
+        r"""Open a client for each of several workspaces, by name.
 
-        The clients share connections and one rate, except those of
-        workspaces with a rate of their own.
+        The block's end closes all. The clients share connections and one
+        rate, except those of workspaces with a rate of their own.
 
         Args:
             workspaces: Names, ids and groups; `"all"` selects every

@@ -24,7 +24,9 @@ def _from_root(path: Path) -> Path:
 
 @attrs.frozen
 class FoundFile:
-    r"""A configuration file of the working directory, as it was when it was read. It is used only if this user trusts it.
+    r"""A configuration file of the working directory, as it was when read.
+
+    It is used only if this user trusts it.
 
     Attributes:
         place: Path of the file, from the root.
@@ -56,7 +58,7 @@ class FoundFile:
         return folder is not None and _is_own(folder) and _is_own(folder / self._entry)
 
     def trust(self) -> None:
-        """Remember the file as it was read, and forget what was trusted in its place before.
+        """Trust the file as it was read, instead of what was in its place.
 
         Raises:
             InvalidRequest: The user has no folder for it, or others can
@@ -80,7 +82,10 @@ class FoundFile:
         (folder / self._entry).write_bytes(os.fsencode(self.place))
 
     def untrust(self) -> int:
-        """Trust no content of the file any longer, and return how many were trusted. `OSError`: nothing is forgotten.
+        """Trust no content of the file now, and return how many were trusted.
+
+        Raises:
+            OSError: Nothing is forgotten.
 
         Example:
             ```python

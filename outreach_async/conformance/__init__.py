@@ -1,6 +1,7 @@
-r"""Check a live service against its API documentation, and measure the behaviour that the documentation leaves open.
+r"""Check a service against its API documentation.
 
-Run it as a test suite, with pytest 8 or later:
+The checks also measure the behaviour of the live service that the
+documentation leaves open. Run it as a test suite, with pytest 8 or later:
 
     pytest --pyargs outreach_async.conformance --outreach-live https://... --outreach-workspace space_...
 

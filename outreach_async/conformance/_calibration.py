@@ -187,7 +187,7 @@ class Calibration:
         return {knob: why for knob, why in self.reasons.items() if knob not in self.observed and knob not in self.undecided}
 
     def to_toml(self, about: str = "") -> str:
-        """Return the content of a file for `load_behaviour`, with a comment for each knob, and with `about` in its first lines.
+        """Return a file for `load_behaviour`: `about`, then commented knobs.
 
         Example:
             ```python

@@ -142,7 +142,7 @@ def _strip_workspace(value: object) -> str:
 
 @attrs.frozen
 class Access:
-    """The workspace to check, the credentials, and the permission to create contacts.
+    """The workspace to check, credentials, and whether to create contacts.
 
     Attributes:
         workspace: Workspace id.

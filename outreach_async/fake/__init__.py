@@ -1,7 +1,8 @@
-"""An in-memory fake of the service: `FakeService` executes requests, `FakeTransport` connects a client, `faults` inject failures.
+"""An in-memory fake of the service.
 
-This minimal program opens no socket and sends nothing to a network. The
-same calls always produce the same bytes:
+`FakeService` executes requests, `FakeTransport` connects a client, and
+`faults` inject failures. This minimal program opens no socket and sends
+nothing to a network. The same calls always produce the same bytes:
 
 ```python
 import anyio

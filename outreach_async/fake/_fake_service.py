@@ -173,7 +173,7 @@ class FakeService:
         )
 
     def __reduce_ex__(self, _protocol: object, /) -> NoReturn:
-        """Say why the fake cannot be pickled: other processes would change worlds of their own."""
+        """Refuse to pickle: other processes would change worlds of their own."""
         remedy = "pass its dump() to load() of another fake, or serve it on a port"
         raise InvalidRequest(f"pickle: expected data that can be copied, got a FakeService; {remedy}")
 
@@ -219,7 +219,9 @@ class FakeService:
             return workspace.id
 
     def add_owner_key(self, *workspaces: str, key: str | None = None) -> str:
-        """Add an owner key, or give an existing owner key access to more workspaces. Return the key; generated if not given.
+        """Add an owner key, or extend the access of one; return the key.
+
+        A key that is not given is generated.
 
         Raises:
             ValueError: A workspace does not exist, or the key is
@@ -242,7 +244,7 @@ class FakeService:
             return key
 
     def add_mailbox(self, workspace: str, *, trouble: float = 0.0, **fields: Any) -> str:
-        """Add a mailbox with the arguments of `add_mailboxes`, and return its id.
+        """Add one mailbox as `add_mailboxes` does, and return its id.
 
         Example:
             ```python
@@ -253,7 +255,7 @@ class FakeService:
         return self.add_mailboxes(workspace, 1, trouble=trouble, **fields)[0]
 
     def add_mailboxes(self, workspace: str, count: int, *, trouble: float = 0.0, **fields: Any) -> list[str]:
-        """Add mailboxes with generated statistics that are consistent with each other, and return their ids.
+        """Generate mailboxes with consistent statistics; return their ids.
 
         Args:
             workspace: The workspace's id.
@@ -369,7 +371,7 @@ class FakeService:
         campaign: str | None = None,
         owner_key: str | None = None,
     ) -> list[str]:
-        """Store contacts directly, without a request to the fake, and return their ids.
+        """Store contacts without a request to the fake, and return their ids.
 
         Args:
             workspace: The workspace's id.
@@ -471,10 +473,11 @@ class FakeService:
             world.set_campaign(attrs.evolve(old, status=status, mailboxes=boxes, rates=changes), self.now)
 
     def set_mailbox(self, mailbox: str, /, **fields: Any) -> None:
-        """Change any field of a mailbox except its id, its creation time, its last activity and its counts.
+        """Change fields of a mailbox.
 
-        Only an `active` mailbox sends, up to `daily_limit` e-mails per UTC
-        day.
+        All can change but its id, its creation time, its last activity and
+        its counts. Only an `active` mailbox sends, up to `daily_limit`
+        e-mails per UTC day.
 
         Raises:
             TypeError: The name of a field is unknown, the field cannot be
@@ -514,9 +517,10 @@ class FakeService:
         return without_body(exchange.response) if request.method == "HEAD" else exchange.response
 
     def exchange(self, request: Request) -> Exchange:
-        """Execute a request. Return the response, and the wire fault that the transport or server must reproduce.
+        """Execute a request; return its response and a wire fault to apply.
 
-        The response to HEAD has the body of GET: who sends it leaves out the body, and keeps its length.
+        The response to HEAD has the body of GET: who sends it leaves out
+        the body, and keeps its length.
         """
         # The lock is held throughout, so that the due events, the fault, the request's number and its log entry belong together
         # even if several threads call the fake. Delays of faults come later: the sender of the response waits, without the lock.
@@ -546,7 +550,7 @@ class FakeService:
     # Stored contacts.
 
     def contacts(self, workspace: str) -> list[dict[str, Any]]:
-        """Return the stored contacts of a workspace, in the order they were stored.
+        """Return the contacts of a workspace, in the order they were stored.
 
         Each is a dict with `id`, `email`, `fields` by code, `campaigns`
         (ids), `owner` (the key) and `created` (Unix seconds).
@@ -564,7 +568,7 @@ class FakeService:
             return [_contact_document(contact) for contact in self._world.contacts[workspace].values()]
 
     def contact(self, workspace: str, email: str) -> dict[str, Any] | None:
-        """Return the contact with the given e-mail, in the format of `contacts`; `None` if there is none.
+        """Return the contact with an e-mail, as `contacts` does, or `None`.
 
         Raises:
             ValueError: The workspace does not exist.
@@ -587,7 +591,7 @@ class FakeService:
         return self._clock.now
 
     def advance(self, **step: float) -> None:
-        """Advance the time, and run every event that is due by the new time: e-mails, opens, replies, ...
+        """Advance the time, and run all that is due: e-mails, opens, replies.
 
         Args:
             step: The duration, as arguments of `datetime.timedelta`:
@@ -609,7 +613,9 @@ class FakeService:
     # State.
 
     def snapshot(self) -> Snapshot:
-        """Return a snapshot of the stored data, pending events and the time, without the faults and the request log.
+        """Return a snapshot of stored data, pending events and the time.
+
+        The faults and the request log are not in it.
 
         Example:
             ```python
@@ -620,7 +626,7 @@ class FakeService:
             return Snapshot(self._world.copy(), self._clock.offset)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore a snapshot of this fake, or of another fake with the same clock.
+        """Restore a snapshot of this fake, or of another with the same clock.
 
         Example:
             ```python
@@ -633,7 +639,7 @@ class FakeService:
             self._clock.offset = snapshot._offset  # noqa: SLF001 - as above
 
     def reset(self) -> None:
-        """Reset the fake to its initial state: no stored data, no faults, an empty request log, and the initial time.
+        """Reset the fake: no data, no faults, an empty log, the initial time.
 
         Example:
             ```python
@@ -650,7 +656,9 @@ class FakeService:
             self.sim.listeners.clear()
 
     def load(self, source: str | Path | Mapping[str, Any]) -> None:
-        """Replace the stored data, and the time if the file has one, with a world file. An invalid file changes nothing.
+        """Replace the stored data, and the time, with those of a world file.
+
+        A file without a time leaves it. An invalid file changes nothing.
 
         Args:
             source: A JSON string, the path of a file, or the parsed
@@ -670,7 +678,9 @@ class FakeService:
         run_to_end(load_in_slices(self, source))
 
     def dump(self) -> str:
-        """Return the stored data, pending events and the time as a world file; equal states give equal strings.
+        """Return stored data, pending events and the time as a world file.
+
+        Equal states give equal strings.
 
         Example:
             ```python

@@ -432,7 +432,7 @@ LIVE: Final = "live"
 
 @attrs.frozen
 class Activity:
-    """An event of the simulation that has happened, such as an open or a reply.
+    """A past event of the simulation, such as an open or a reply.
 
     Attributes:
         at: Time, in Unix seconds.
@@ -682,7 +682,9 @@ class SimulationControl:
         self.listeners: list[Listener] = []
 
     def watch(self, listener: Listener) -> None:
-        """Call a listener with the `Activity` of every event from now on, in chronological order. `reset` removes all listeners.
+        """Call a listener with the `Activity` of every event from now on.
+
+        Events are in chronological order. `reset` removes all listeners.
 
         Example:
             ```python
@@ -704,7 +706,7 @@ class SimulationControl:
         bounces_after: Span | None = None,
         interested: bool = False,
     ) -> None:
-        """Script the reactions of a contact to an e-mail that has not been sent yet.
+        """Script a contact's reactions to an e-mail that is not yet sent.
 
         Omitted reactions do not happen, except that a click, reply or
         unsubscribe implies an open: if `opens_after` is omitted, with the

@@ -69,5 +69,5 @@ class FakeTransport:
         return attrs.evolve(delivery.response, body=b"".join(part for _, part in delivery.parts))
 
     async def aclose(self) -> None:
-        """Close the transport: later requests raise `InvalidRequest`. The service is not affected."""
+        """Close only the transport: later requests raise `InvalidRequest`."""
         self._closed = True

@@ -111,7 +111,7 @@ class HeaderAuth:
 
 @attrs.frozen
 class RateLimit:
-    """A rate limit: at most `limit` requests in each window of `per` seconds (rule E4). Further requests get 429.
+    """A rate limit: 429 after `limit` requests in `per` seconds (rule E4).
 
     Attributes:
         limit: Requests allowed per window.
@@ -165,7 +165,9 @@ def _to_codes(value: Any) -> Any:
 
 @attrs.frozen(kw_only=True)
 class Behaviour:
-    """The fake's interpretation of rules that the API documentation leaves open. Each attribute is a knob, with its rule.
+    """How the fake reads rules that the API documentation leaves open.
+
+    Each attribute is a knob, with its rule.
 
     Attributes:
         email_key: C4. How e-mails are compared to find duplicates: without
@@ -272,7 +274,7 @@ class Behaviour:
 
     @classmethod
     def strict(cls) -> Behaviour:
-        """Return the strictest behaviour: it refuses every request that the API documentation allows a service to refuse.
+        """Return the behaviour that refuses all that the rules let it refuse.
 
         Example:
             ```python
@@ -283,7 +285,7 @@ class Behaviour:
 
     @classmethod
     def lenient(cls) -> Behaviour:
-        """Return the most lenient behaviour: it silently accepts all that the API documentation allows it to accept.
+        """Return the behaviour that silently accepts all that rules allow.
 
         Example:
             ```python

@@ -1,7 +1,7 @@
-"""Functions that create faults, and the class `Faults`, which assigns faults to requests.
+"""Create faults, and assign them to requests.
 
-Pass a fault to a fake's `faults`, either in order (`script`) or by a rule
-(`add`):
+Each function creates a fault. Pass it to a fake's `faults`, of the class
+`Faults`, either in order (`script`) or by a rule (`add`):
 
 ```python
 import anyio
@@ -209,7 +209,9 @@ def status(
 
 
 def drift(path: str, change: Any) -> Fault:
-    """Change a value in the service's response, for example to an unknown status, to null or to a value of another type.
+    """Change a value in the service's response.
+
+    For example, it becomes an unknown status, null or of another type.
 
     Args:
         path: Keys from the root of the response to the value, joined by
@@ -341,7 +343,7 @@ def malformed(kind: MalformedKind) -> Fault:
 
 
 def wrong_length(short_by: int = 1) -> Fault:
-    """Send a content-length that is too small, which cuts off the end of the body.
+    """Send a content-length that is too small, which cuts off the body.
 
     Raises:
         ValueError: `short_by` is less than 1 byte.
@@ -355,7 +357,7 @@ def wrong_length(short_by: int = 1) -> Fault:
 
 
 def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - reads best in a test
-    """Send the response body in pieces of `bytes` bytes, with a delay of `every` seconds before each piece.
+    """Send the body in pieces of `bytes` bytes, each after `every` seconds.
 
     Raises:
         ValueError: `bytes` is less than 1, or `every` is negative or not
@@ -458,7 +460,7 @@ class Faults:
         self._rules: list[_FaultRule] = []
 
     def script(self, operation: str, *faults: Fault) -> None:
-        """Queue faults for the next requests of an operation, one per request, after those already queued.
+        """Queue more faults for the next requests of an operation, one each.
 
         Args:
             operation: One of `OPERATIONS`.
@@ -532,7 +534,10 @@ class Faults:
 
     @property
     def unfired(self) -> list[str]:
-        """The queued faults but `ok`, and the rules without `p` that have fired fewer than `times` times, by default once."""
+        """The queued faults but `ok`, and the rules that should fire again.
+
+        They have no `p`, and fired fewer than `times` (or one) times.
+        """
         # Iterate over copies: requests from other threads may consume faults during the iteration.
         scripts = [(name, tuple(faults)) for name, faults in tuple(self._scripts.items())]
         scripted = [f"{name}: {fault.label}" for name, faults in scripts for fault in faults if fault is not ok]

@@ -27,7 +27,7 @@ def mask_target(target: str) -> str:
 
 @attrs.frozen(repr=False)
 class Recorded:
-    """An entry of the request log: a request that reached the fake, and its result.
+    """An entry of the request log: a request to the fake, and its result.
 
     Attributes:
         number: Number of the request, counted from 0.
@@ -73,11 +73,11 @@ class Recorded:
     fault: str | None = None
 
     def __repr__(self) -> str:
-        """Show the request and the status, without the body or anything that looks like a key."""
+        """Show request and status, without the body or what looks like a key."""
         return f"<Recorded #{self.number} {self.operation}: {self.method} {sanitize_name(self.target)} -> {self.status}>"
 
     def masked(self) -> Recorded:
-        """Return the entry as a report may show it: without headers, and with `***` instead of owner keys.
+        """Return the entry for a report: no headers, `***` for owner keys.
 
         Example:
             ```python

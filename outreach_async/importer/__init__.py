@@ -1,9 +1,10 @@
-r"""Read files of contacts: map columns to fields, check values, and collect failed rows.
+r"""Read, map and check files of contacts.
 
-Every guess is reported, and no row is lost. A minimal import opens a file,
-maps its columns, and creates a contact for each row. The programs on this
-page read the service's address and credentials from `OUTREACH_BASE_URL`,
-`OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`:
+Columns are mapped to fields, values are checked, and failed rows are
+collected. Every guess is reported, and no row is lost. A minimal import
+opens a file, maps its columns, and creates a contact for each row. The
+programs on this page read the service's address and credentials from
+`OUTREACH_BASE_URL`, `OUTREACH_OWNER_KEY` and `OUTREACH_WORKSPACE`:
 
 ```python
 from pathlib import Path

@@ -430,10 +430,11 @@ class CheckPolicy:
 
     @classmethod
     def of(cls, texts: Iterable[str] | CheckPolicy = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
-        """Parse settings: a level for all checks (`warn` by default), or `check=level`. Later ones take precedence.
+        """Parse settings, each a level for all checks or `check=level`.
 
-        A level for all checks is not one of `consent`: nobody gets e-mail
-        that they declined because other checks are off.
+        The default is `warn`, and later settings take precedence. A level
+        for all checks is not one of `consent`: nobody gets e-mail that
+        they declined because other checks are off.
 
         Args:
             texts: The settings; a policy is returned as it is.
@@ -468,7 +469,7 @@ class CheckPolicy:
 
     @property
     def note(self) -> str | None:
-        """What is not checked, and how to enable it; `None` if everything is checked."""
+        """What is not checked, and how to check it; `None` if all is checked."""
         if not self.missing:
             return None
         return f"not checked: {' and '.join(sorted(self.missing))}; to enable, run pip install 'outreach_async[validate]'"

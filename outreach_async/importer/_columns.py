@@ -99,7 +99,7 @@ class Columns:
     email_at: int | None = attrs.field(init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
-        """Divide the columns into those of a contact, those sent in `extra`, and those that say who must not be written to."""
+        """Divide the columns: those of contacts, of `extra`, and of consent."""
         sources = dict[str, tuple[int, ...]]()
         for at, code in enumerate(self.codes):
             if code and code not in CONSENT_CODES:
@@ -117,12 +117,12 @@ class Columns:
             object.__setattr__(self, name, value)
 
     def members(self, cells: Sequence[str]) -> dict[str, Any]:
-        """Return the values of a row by field code, as `create_many` accepts them, from its cells as they are sent.
+        """Return a row's values by field code, as `create_many` accepts them.
 
-        The value of a field is read from its preferred column, where
-        `File.rows` puts that of another column if it is blank. Blank cells
-        are omitted, but `email` is always present. Values of other fields
-        are in a dict under `extra`.
+        The cells are those that are sent. The value of a field is read
+        from its preferred column, where `File.rows` puts that of another
+        column if it is blank. Blank cells are omitted, but `email` is
+        always present. Values of other fields are in a dict under `extra`.
 
         Example:
             ```python
@@ -136,7 +136,7 @@ class Columns:
         return members
 
     def decisions(self) -> list[tuple[str, str, str]]:
-        """Return the name, the code (or `ignore`) and the reason for each column.
+        """Return the name, code (or `ignore`) and reason for each column.
 
         Example:
             ```python
@@ -164,12 +164,13 @@ def map_columns(
     ignore_unknown: bool = False,
     samples: Sequence[str] = (),
 ) -> Columns:
-    """Map each column to a field: by `overrides`, else by the tool that wrote the file, else by name.
+    """Map each column to a field.
 
-    A name is compared, regardless of case, accents, blanks and
-    punctuation, first with the codes of standard and custom fields, then
-    with the code, the label and the searchable names of each workspace
-    field, and last with common names.
+    `overrides` decide, else the tool that wrote the file, else the name. A
+    name is compared, regardless of case, accents, blanks and punctuation,
+    first with the codes of standard and custom fields, then with the code,
+    the label and the searchable names of each workspace field, and last
+    with common names.
 
     Args:
         headers: Column names.
@@ -443,7 +444,9 @@ async def columns_for(
     ignore_unknown: bool = False,
     samples: Sequence[str] = (),
 ) -> Columns:
-    """Map each column to a field, as `map_columns` does, and request the workspace's fields if a column or override needs them.
+    """Map columns as `map_columns` does, with the workspace's fields.
+
+    The fields are requested if a column or an override needs them.
 
     Raises:
         InvalidRequest: As `map_columns` does.

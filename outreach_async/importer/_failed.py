@@ -38,7 +38,9 @@ class _Way(NamedTuple):
 
 
 class FailedRows:
-    r"""The rows of an import that failed or were excluded, by reason, each with the first rows, their e-mails and errors.
+    r"""The failed and the excluded rows of an import, by reason.
+
+    Each reason has its first rows, with their e-mails and errors.
 
     Attributes:
         failures: Groups of the rows that failed, the largest first.
@@ -112,7 +114,7 @@ class FailedRows:
         return RowOutcome(outcome, number, describe_error(outcome, self.found.find_place), unit=unit)
 
     def to_dict(self, remedies: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-        """Return the members that the JSON result of the command has for people: groups, and what would import more rows.
+        """Return groups and remedies, as the command's JSON result has them.
 
         Example:
             ```python
@@ -127,9 +129,10 @@ class FailedRows:
         }
 
     def remedies(self, rejects: Path | None = None, journal: Path | str | None = None) -> list[dict[str, Any]]:
-        """Return what would import most rows, those of the most rows first: the number of `rows`, and the `remedy`.
+        """Return remedies, those that would import the most rows first.
 
-        A remedy is options of the command, or what to correct.
+        Each has the number of `rows`, and the `remedy`: options of the
+        command, or what to correct.
 
         Args:
             rejects: The rejects file of the import, if it has one.

@@ -84,7 +84,7 @@ class RowGroup(Generic[_Key]):
 
     @property
     def examples(self) -> list[Mapping[str, Any]]:
-        """The members with the smallest numbers, in order: rows are completed in any order."""
+        """The first members by number, in order: rows complete in any order."""
         return [example for _, example in self._first]
 
     @property

@@ -46,7 +46,7 @@ _RECOGNISED: Final = "every value is known"  # the reason for the code of a colu
 
 @attrs.frozen(kw_only=True)
 class ImportJob:
-    r"""An import of a file: how its columns are mapped, and how its values are checked.
+    r"""An import of a file: how its columns are mapped and values checked.
 
     Attributes:
         file: The file.
@@ -76,31 +76,31 @@ class ImportJob:
 
     @property
     def lacking(self) -> list[str]:
-        """The columns of the mapping, but for ignored ones, that the file does not have."""
+        """The columns of the mapping, but ignored ones, that the file lacks."""
         return apply_mapping(self.mapping, self.file.headers)[1]
 
     @property
     def notes(self) -> list[str]:
-        """What the user should know about the file, the mapping and the checks."""
+        """What to know about the file, the mapping and the checks."""
         lacking = (f"--mapping: the input file has no column {column!r}" for column in self.lacking)
         return [*self.file.notes, *lacking, *filter(None, (self.checks.note,))]
 
     @property
     def decided(self) -> dict[str, str]:
-        """The codes that overrides and mapping decide, the overrides first: the first column of a field is preferred."""
+        """Codes of overrides, then of the mapping, in order of preference."""
         saved = apply_mapping(self.mapping, self.file.headers)[0]
         return {**self.overrides, **{column: code for column, code in saved.items() if column not in self.overrides}}
 
     @property
     def needs_client(self) -> bool:
-        """Whether only the service knows a field or a campaign that a column or an override names."""
+        """Whether only the service knows a field or campaign that is named."""
         decided = self.decided
         return not can_map_all(self.file.headers, decided) or not {*Target._fields}.isdisjoint(decided.values())
 
     async def map(
         self, client: OutreachClient | None = None, *, targets: Targets | None = None, fields: Iterable[WorkspaceField] = ()
     ) -> MappedFile:
-        r"""Map the columns of the file, and recognise columns with names such as "Campaign" by their values.
+        r"""Map the columns; values decide about names such as "Campaign".
 
         Args:
             client: The client that lists the workspace's fields, if a
@@ -147,7 +147,7 @@ class ImportJob:
     def create_journal(
         self, location: str | Path, mapping: Mapping[str, str] | None = None, fingerprint: str | None = None
     ) -> store.Store:
-        r"""Return a journal at a path or URL that records the file, its content and its columns.
+        r"""Return a journal that records the file, its content and columns.
 
         Args:
             location: The path or URL.
@@ -200,7 +200,7 @@ class MappedFile:
 
     @property
     def mapping(self) -> dict[str, str]:
-        """The code of each column, or `ignore`, by its name; the columns of one field are in the order of preference."""
+        """The code, or `ignore`, by column name, preferred columns first."""
         return {column: code for column, code, _ in decisions_in_order(self.columns)}
 
     @property
@@ -227,7 +227,7 @@ class MappedFile:
         atomic_write(path, mapping_text(self.file.name, notes, decisions_in_order(self.columns)))
 
     def rows(self, *, clear_blanks: bool = False) -> Iterable[Row]:
-        r"""Return the rows as `check` has judged them, with the ids of their targets.
+        r"""Return the rows as `check` judged them, with ids of their targets.
 
         With `clear_blanks`, each field whose cells are blank is `None`, as
         for `blank="clear"` of `create_many`.
@@ -282,7 +282,7 @@ _LINE: Final = (1 << _FILE_BITS) - 1
 
 @attrs.define(kw_only=True)
 class Preflight:
-    r"""The check of an input, and what it has found: `add` its files in order, and `finish`.
+    r"""The check of an input: `add` its files in order, and `finish`.
 
     Attributes:
         rows: Number of rows.
@@ -341,7 +341,7 @@ class Preflight:
         return self.rows - self.refused - self.excluded - self.superseded
 
     def find_number(self, index: int) -> int | None:
-        """Return the number of the row with an index; `None` if it is unknown.
+        """Return the number of the row with an index; `None` if unknown.
 
         Example:
             ```python
@@ -353,7 +353,7 @@ class Preflight:
         return self._lines[index] & _LINE if index < len(self._lines) else None
 
     def find_place(self, index: int) -> str | None:
-        """Return where the row with an index is, in words; `None` if it is unknown.
+        """Return in words where the row with an index is; `None` if unknown.
 
         Example:
             ```python
@@ -495,7 +495,7 @@ class Preflight:
         }
 
     def finish(self) -> Preflight:
-        """Return what has been found in all files, with their repeated e-mails.
+        """Return what was found in all files, with their repeated e-mails.
 
         Example:
             ```python

@@ -31,7 +31,7 @@ _EXAMPLE: Final = 'write, for example, [columns] and below it "Company" = "compa
 
 
 def read_mapping(path: str | Path) -> dict[str, str]:
-    r"""Read a mapping file, as `--save-mapping` writes it: the codes of columns by their names.
+    r"""Read a mapping file of `--save-mapping`: codes by column name.
 
     Raises:
         InvalidRequest: The file cannot be read, or is not a mapping.
@@ -208,7 +208,9 @@ class UnmappedColumns(InvalidRequest):
     _draft_existed: bool = False
 
     def save(self, path: Path, name: str) -> None:
-        """Write the mapping of the file `name`, for the user to complete. A file that exists is left as it is.
+        """Write the mapping of the file `name`, for the user to complete.
+
+        A file that exists is left as it is.
 
         Raises:
             OSError: The file cannot be written.
@@ -236,7 +238,7 @@ class UnmappedColumns(InvalidRequest):
         atomic_write(path, mapping_text(name, notes, [rows[at] for at in self._order]))
 
     def lines(self) -> Iterator[str]:
-        """Yield lines for a terminal, with a `--map` option for each of the first columns.
+        """Yield lines for a terminal: a `--map` option for the first columns.
 
         Example:
             ```python

@@ -56,7 +56,9 @@ FindPlace: TypeAlias = Callable[[int], str | None]
 
 
 def is_reject(outcome: ContactOutcome) -> bool:
-    """Return whether a row is `rejected`, `not_applied` or `unknown`, but not because another row superseded it.
+    """Return whether a row failed, but not because another superseded it.
+
+    Failed rows are `rejected`, `not_applied` or `unknown`.
 
     Example:
         ```python
@@ -138,7 +140,7 @@ class RowOutcome:
         return str(contact.get("email", "")).strip() if isinstance(contact, Mapping) else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the columns of a results file, with a remedy if the row failed.
+        """Return the columns of a results file, with a remedy for a failure.
 
         Example:
             ```python
@@ -188,9 +190,10 @@ def results_of(
     outcomes: Iterable[ContactOutcome],
     mapping: Mapping[str, str] | None = None,
 ) -> Iterator[RowOutcome]:
-    r"""Yield outcomes, in the order of their index, each with its row, for `ResultsFile` and `RejectsFile`.
+    r"""Yield outcomes in the order of their index, each with its row.
 
-    The failed rows are those of `filter(is_reject, outcomes)`.
+    `ResultsFile` and `RejectsFile` write them. The failed rows are those
+    of `filter(is_reject, outcomes)`.
 
     Args:
         rows: The file; or all rows of the input in order, each with its
@@ -249,10 +252,11 @@ def _read_rows(file: File, mapping: Mapping[str, str]) -> Iterator[tuple[File, R
 
 
 def spooled_rejects(journal: store.Store) -> tuple[tuple[str, ...], Iterator[RowOutcome]]:
-    """Return the columns and the failed rows of a run whose journal stores the input (`spool=True`), for `RejectsFile`.
+    """Return the columns and failed rows of a run, for `RejectsFile`.
 
-    The columns are field codes. The journal does not store the values of
-    rows that can never be sent, so their cells are empty.
+    The run's journal must store the input (`spool=True`). The columns are
+    field codes. The journal does not store the values of rows that can
+    never be sent, so their cells are empty.
 
     Raises:
         InvalidRequest: The journal does not exist.
@@ -307,7 +311,7 @@ class _OutputFile(ABC):
 
     @classmethod
     def recognises(cls, path: Path) -> bool:
-        """Return whether a file looks like one of this kind, edited or not, in the format that its suffix says.
+        """Return whether a file, edited or not, is of this kind and suffix.
 
         Example:
             ```python
@@ -495,7 +499,7 @@ class _TableFile(_OutputFile):
 
 
 class ResultsFile(_TableFile):
-    """A file with what became of each row: CSV, JSON Lines or Parquet, as the suffix of its name says.
+    """A CSV, JSON Lines or Parquet file (by suffix) of what became of rows.
 
     The file appears when the `with` block ends, even after an exception,
     and only its owner can read a new file.
@@ -554,7 +558,7 @@ class ResultsFile(_TableFile):
 
 
 class FindingsFile(_TableFile):
-    r"""A file with every finding of a check: CSV, JSON Lines or Parquet, as the suffix of its name says.
+    r"""A CSV, JSON Lines or Parquet file (by suffix) of a check's findings.
 
     Args:
         path: Path of the file.
@@ -582,7 +586,9 @@ class FindingsFile(_TableFile):
     columns = _FINDING_COLUMNS
 
     def add(self, checked: MappedFile, number: int, finding: RowFinding, cells: Sequence[str]) -> None:
-        r"""Write a finding in a row of a file with this number and these cells; the cells are empty for a repeated e-mail.
+        r"""Write a finding, with the number and the cells of its row.
+
+        The cells are empty for a repeated e-mail.
 
         Example:
             ```python

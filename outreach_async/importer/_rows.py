@@ -121,7 +121,7 @@ def cut_text(text: str) -> str:
 
 
 class RowFinding(NamedTuple):
-    r"""What a check says about a value of a row, or what the cells of a row become.
+    r"""What a check says about a value of a row, or what the cells become.
 
     Attributes:
         check: Name of the check, such as `"phone"`.
@@ -162,7 +162,7 @@ class RowFinding(NamedTuple):
 
 @attrs.frozen(slots=False)  # without slots, creating a frozen object takes half the time
 class Row(Mapping[str, Any]):
-    r"""A row that `create_many` accepts: a mapping of the fields of a new contact.
+    r"""A row for `create_many`: a mapping of the fields of a new contact.
 
     Reading the fields of a row with a `fault` raises `InvalidRequest`, and
     a bulk run reports the row as `rejected`. If the row is `excluded`, the
@@ -204,7 +204,7 @@ class Row(Mapping[str, Any]):
 
     @property
     def members(self) -> Mapping[str, Any]:
-        """The values by field code, as they are sent; blank cells are omitted. A row that could not be read has none."""
+        """The values that are sent, by field code; none of an unreadable row."""
         if self._members is None:  # computed when it is first needed: most rows are sent without
             members = {} if self._columns is None else self._columns.members(self.sent)
             object.__setattr__(self, "_members", members)
@@ -220,7 +220,10 @@ class Row(Mapping[str, Any]):
 
     @property
     def plain(self) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-        """The codes of standard and custom fields, and their cells; `None` if the row has other values, or cannot be sent."""
+        """The codes of standard and custom fields, and their cells.
+
+        It is `None` if the row has other values, or cannot be sent.
+        """
         columns = self._columns
         if columns is None or columns.plain is None or self._members is not None:
             return None
@@ -231,7 +234,7 @@ class Row(Mapping[str, Any]):
 
     @property
     def blanks(self) -> tuple[str, ...]:
-        """The codes of the fields that are not sent because their cells are blank, not because their value is damaged."""
+        """The codes of fields that are not sent because cells are blank."""
         members, columns = self.members, self._columns
         if columns is None or not self.sent or self.fault is not None or self.excluded is not None:
             return ()
@@ -244,7 +247,7 @@ class Row(Mapping[str, Any]):
         return bool(cells) and all(is_blank(code, cell) for cell in cells)
 
     def clear_blanks(self) -> Row:
-        r"""Return the row with `None` for each field whose cells are blank, as `create_many` sends it with `blank="clear"`.
+        r"""Return the row with `None` for blank fields, for `blank="clear"`.
 
         Example:
             ```python

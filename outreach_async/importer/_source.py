@@ -50,10 +50,10 @@ class BinaryStream(Protocol):
 
 @runtime_checkable
 class StoredFile(Protocol):
-    r"""A file that is not on a disk, such as an object of a store, and that can be read any number of times.
+    r"""A file that is not on a disk, such as an object of a store.
 
-    `open_file` takes one. Its `name` is for messages, and `open` returns a
-    stream that can seek.
+    It can be read any number of times. `open_file` takes one. Its `name`
+    is for messages, and `open` returns a stream that can seek.
 
     Example:
         ```python
@@ -78,7 +78,7 @@ class StoredFile(Protocol):
 
 
 class InputChanged(InvalidRequest):
-    r"""Raised if an input file has changed since it was opened, or if another file has replaced it.
+    r"""An input file has changed, or been replaced, since it was opened.
 
     Attributes:
         what: What has changed, without a remedy.
@@ -435,7 +435,7 @@ def read_lines(source: ByteSource, codec: str, span: Span | None = None) -> Gene
 
 @attrs.frozen
 class Span:
-    r"""Consecutive rows of a text file, which can be read without the rows before them.
+    r"""Consecutive rows of a text file, readable without those before them.
 
     Attributes:
         offset: Number of bytes before the first row.

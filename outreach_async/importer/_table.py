@@ -93,7 +93,7 @@ class File(ABC):
 
     @property
     def path(self) -> Path | None:
-        """Path of the file; `None` for a stream, which is copied to a temporary file."""
+        """Path of the file; `None` for a stream, copied to a temporary file."""
         return self.source.path
 
     @property
@@ -108,11 +108,11 @@ class File(ABC):
 
     @property
     def rejects(self) -> bool:
-        """True if the file is a rejects file of an earlier import, edited or not. The columns that it adds are ignored."""
+        """True for a rejects file, even edited; its own columns are ignored."""
         return self._added > 0
 
     def fingerprint(self) -> str:
-        r"""Return a digest of the file's bytes, and of the options that decide which rows are read from them.
+        r"""Return a digest of the bytes, and of the options that select rows.
 
         Example:
             ```python
@@ -178,7 +178,9 @@ class File(ABC):
         return read()
 
     def check(self, columns: Columns, *, checks: Iterable[str] | CheckPolicy = ()) -> Iterator[tuple[Row, Sequence[RowFinding]]]:
-        r"""Yield each row with what the checks find in it, also those checks that only warn. Arguments are those of `rows`.
+        r"""Yield each row with what all checks find in it, warnings included.
+
+        The arguments are those of `rows`.
 
         Example:
             ```python
@@ -195,8 +197,9 @@ class File(ABC):
             yield from ((row, read.findings.get(at, ())) for at, row in enumerate(read.rows()))
 
     def find_people(self, columns: Columns, checks: Iterable[str] | CheckPolicy = (), place: str = "") -> Mapping[int, str]:
-        r"""Read the file, and return the people whom one of its rows excludes: by a hash of the e-mail, the first such row.
+        r"""Return the people whom a row of the file excludes.
 
+        The keys are hashes of e-mails, the values the first such rows.
         `place` is what the name of the row begins with, such as the name
         of its file.
 
@@ -213,7 +216,7 @@ class File(ABC):
         return found
 
     def records(self) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
-        r"""Yield, for each row, the number of its first line, its cells as in the input, and its fault (`None` for a valid row).
+        r"""Yield each row's line number, cells as read, and fault (or `None`).
 
         Example:
             ```python
@@ -224,7 +227,7 @@ class File(ABC):
         return ((line, cells, odd.fault) for line, cells, odd in read_records(self))
 
     def column(self, at: int) -> Iterator[str]:
-        r"""Yield the cell of the column with the index `at` for each row; an empty string for a row without this cell.
+        r"""Yield each row's cell at index `at`; `""` for a row without one.
 
         Example:
             ```python
@@ -235,7 +238,7 @@ class File(ABC):
         return (cells[at] if at < len(cells) else "" for _, cells, _ in self.records())
 
     def samples(self) -> tuple[str, ...]:
-        r"""Return the first cell of each column that is not blank, in the first 100 rows; an empty string if there is none.
+        r"""Return each column's first filled cell of 100 rows, or else `""`.
 
         Example:
             ```python

@@ -1,6 +1,7 @@
-"""MCP server: tools that let an assistant read workspaces, audit mailboxes and, if allowed, create contacts.
+"""An MCP server for assistants.
 
-Install the extras `cli` and `mcp`. Assistants start the command
+Its tools read workspaces, audit mailboxes and, if allowed, create
+contacts. Install the extras `cli` and `mcp`. Assistants start the command
 `outreach-async mcp` and communicate with it over stdin and stdout (Model
 Context Protocol). Most assistants read a configuration such as this one
 for Claude Desktop:

@@ -211,7 +211,7 @@ def slim_schema(schema: Any) -> Any:
 
 
 async def serve_stdio(server: MCPServer[Any], source: Iterable[bytes] | None = None) -> None:
-    """Serve over stdin, or the lines of `source`, and stdout until the input ends or the client has disconnected.
+    """Serve stdin and stdout until the input ends or the client has gone.
 
     Meanwhile, only messages of the protocol are written to stdout; the
     output of other code is redirected to stderr.

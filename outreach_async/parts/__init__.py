@@ -1,4 +1,4 @@
-r"""Import files in parts, on several processes or machines, with any engine.
+r"""Import in parts, on several processes or machines.
 
 `plan` divides files into parts, `import_part` imports one part, and
 `merge_reports` adds up the results. A process pool, or an engine such as

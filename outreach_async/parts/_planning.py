@@ -125,7 +125,7 @@ class Piece:
 
 @attrs.frozen
 class Part:
-    r"""The input of one task of an import: either rows of one piece, or all rows whose e-mail occurs more than once.
+    r"""The input of one task: rows of one piece, or all with repeated e-mails.
 
     Attributes:
         id: Name of the part, unique in its plan.
@@ -172,7 +172,7 @@ class Part:
         return blake2b(msgspec.json.encode(self), digest_size=16).hexdigest()
 
     def read(self) -> Iterator[tuple[str, Row]]:
-        r"""Yield the rows of the part in order, as they are sent, each with the location of its file.
+        r"""Yield the rows in order, as sent, each with its file's location.
 
         Iterating raises an `InvalidRequest` if a file has changed since
         the import was planned, or cannot be read.
@@ -187,7 +187,7 @@ class Part:
         return ((str(mapped.file.location), row) for mapped, row in planned_rows(self))
 
     def locate(self, outcomes: Iterable[ContactOutcome]) -> Iterator[RowOutcome]:
-        r"""Yield outcomes of the part, ordered by index, each with its file and its row.
+        r"""Yield the part's outcomes by index, each with its file and its row.
 
         Iterating raises an `InvalidRequest` if a file has changed since
         the import was planned, or cannot be read.
@@ -292,12 +292,12 @@ class ImportPlan:
 
     @property
     def repeated(self) -> int:
-        """Number of rows that share their e-mail with another row of the plan."""
+        """Number of rows whose e-mail another row of the plan has, too."""
         return sum(piece.repeated for piece in self.pieces)
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts, each with at least one row. No two parts share an e-mail, so parts can run in any order and concurrently."""
+        """Parts with rows; no two share an e-mail, so all can run at once."""
         pieces = [piece for piece in self.pieces if piece.repeated]
         single = [(at, piece) for at, piece in enumerate(self.pieces) if piece.rows > piece.repeated]
         files = tuple(attrs.evolve(file, reasons=(), export=None) for file in self.files)  # words of a version of this package
@@ -318,11 +318,11 @@ class ImportPlan:
 
     @property
     def columns(self) -> tuple[Columns, ...]:
-        """The columns of the files, those of files with the same columns once."""
+        """The columns of the files; files with the same columns count once."""
         return tuple({(file.headers, file.codes, file.fallbacks): file.columns for file in self.files}.values())
 
     def save_mapping(self, path: Path) -> None:
-        r"""Write the mapping of the columns of all files to one file, which `plan` takes as `mapping`.
+        r"""Write the mapping of all files to one file, as `plan` takes it.
 
         Raises:
             InvalidRequest: A column is mapped to one field in one file,
@@ -415,7 +415,7 @@ def plan(
     journal: str | os.PathLike[str] | None = None,
     **file_options: str | int | None,
 ) -> ImportPlan:
-    r"""Plan an import of files, divided into parts that can be sent in any order and at the same time.
+    r"""Plan an import in parts that can be sent in any order and concurrently.
 
     Args:
         files: Paths, or URLs of objects, such as `s3://bucket/key`. The
@@ -615,10 +615,10 @@ async def check(
     on_progress: Callable[[int], object] | None = None,
     on_finding: OnFinding | None = None,
 ) -> Preflight:
-    r"""Read all files of a plan in this process, and return what `import_part` would not send, and the findings.
+    r"""Return what `import_part` would not send, and the findings.
 
-    Nothing is sent. The rows are read as the parts read them: each part
-    judges its rows in the same way.
+    This process reads all files of the plan. Nothing is sent. The rows are
+    read as the parts read them: each part judges its rows in the same way.
 
     Args:
         made: The plan.

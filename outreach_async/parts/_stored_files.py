@@ -63,10 +63,11 @@ def parse_location(file: str | os.PathLike[str]) -> str:
 
 
 def find_files(pattern: str) -> list[str]:
-    r"""Return the paths or URLs of the files that match a pattern such as `lake/*.parquet` or `s3://bucket/may/*.csv`, sorted.
+    r"""Return the paths or URLs of the files that match a pattern, sorted.
 
-    One without a wildcard is returned as an absolute path or a URL, even
-    if there is no such file.
+    Patterns are, for example, `lake/*.parquet` and
+    `s3://bucket/may/*.csv`. One without a wildcard is returned as an
+    absolute path or a URL, even if there is no such file.
 
     Raises:
         InvalidRequest: No file matches, or the store cannot be read.

@@ -98,7 +98,7 @@ def stop_run(outcomes: Outcomes | None) -> RateShare:
 
 
 def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None) -> Part | None:
-    """Return the part to which a journal belongs; `None` if the journal was not written by an import in parts.
+    """Return the part of a journal; `None` if no import in parts wrote it.
 
     Args:
         folder: The folder or the URL of the journals.
@@ -122,8 +122,9 @@ def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
 
 
 def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[RowOutcome]:
-    r"""Yield what became of each row of a part, in order; for a part that is not finished, of the rows with an outcome.
+    r"""Yield what became of each row of a part, in order.
 
+    For a part that is not finished, it yields the rows with an outcome.
     `ResultsFile` writes them, and `to_dict` returns the columns of such a
     file. Iterating raises an `InvalidRequest` if a file has changed since
     the import was planned or cannot be read, and a `JournalError` if the
@@ -141,7 +142,7 @@ def results_of(part: Part, journal: str | os.PathLike[str]) -> Iterator[RowOutco
 
 
 class RejectsTable:
-    r"""The columns of a rejects file of several files: those of all files, and the column `_file`.
+    r"""The columns of a rejects file of several files, and `_file`.
 
     Columns of one field are one column.
 
@@ -273,7 +274,9 @@ class Connection:
         return create_transport(self.base_url, self.backend, self.concurrency)
 
     def create_client(self, rate: Rate | None = None) -> OutreachClient:
-        """Create a client that uses these settings, the owner key from the environment and, if given, a shared rate.
+        """Create a client of these settings and the environment's owner key.
+
+        `rate` is a rate that it shares.
 
         Example:
             ```python
@@ -344,7 +347,7 @@ class ImportReport(BulkReport):
 
     @property
     def failed(self) -> int:
-        """Number of failed rows: rejected, not applied or unknown. Rows in `repeats` do not count."""
+        """Number of rows rejected, not applied or unknown, without `repeats`."""
         return sum(self.outcomes[outcome] for outcome in FAILED_OUTCOMES) - self.repeats
 
     def to_dict(self) -> dict[str, Any]:
@@ -471,7 +474,9 @@ def _build_report(part: Part, record: Store, report: BulkReport) -> ImportReport
 
 
 def merge_reports(reports: Iterable[ImportReport]) -> ImportReport:
-    """Merge the reports of parts, in any order; a report may occur more than once. Compare the `rows` with those of the plan.
+    """Merge the reports of parts, in any order, even if some occur twice.
+
+    Compare the `rows` with those of the plan.
 
     Raises:
         InvalidRequest: Two reports of one part differ, because they come

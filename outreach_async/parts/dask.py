@@ -1,8 +1,10 @@
-r"""Import files on a Dask cluster: one rate for all workers, journals on an object store, and a report for each part.
+r"""Import files on a Dask cluster.
 
-Install the extra `dask` on the machine that starts the import, and this
-package on the scheduler and on every worker. Set `OUTREACH_OWNER_KEY` in
-the environment of the workers: the key is never in a task, log or result.
+All workers share one rate, journals are on an object store, and each part
+has a report. Install the extra `dask` on the machine that starts the
+import, and this package on the scheduler and on every worker. Set
+`OUTREACH_OWNER_KEY` in the environment of the workers: the key is never in
+a task, log or result.
 
 ```python
 import os
@@ -185,7 +187,7 @@ def run_task(part: Part, journal: str, connection: Connection, service: str, **o
 
 
 class DaskImport:
-    r"""An import on a Dask cluster: an iterator over the reports of its parts, in the order in which the parts finish.
+    r"""An import on a Dask cluster: an iterator of reports, as parts finish.
 
     A `with` statement starts the import. If the block ends before all
     parts have finished, the remaining parts are cancelled.
@@ -259,7 +261,7 @@ class DaskImport:
 
     @property
     def report(self) -> ImportReport:
-        """The reports returned so far, merged into one. The import is complete if `rows` equals the `rows` of the plan."""
+        """The reports so far, merged; complete if `rows` are the plan's."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,6 @@
-r"""Import files with several processes of this machine: one rate for all of them, and a journal and a report for each part.
+r"""Import files with several local processes.
+
+All share one rate, and each part has a journal and a report.
 
 ```python
 import os
@@ -131,7 +133,7 @@ class _PartsProcess:
 
 
 class ProcessImport:
-    r"""An import with processes of this machine: an iterator over the reports of its parts, in the order in which they finish.
+    r"""An import with local processes: an iterator of reports, as parts end.
 
     A `with` statement starts the processes. If the block ends before all
     parts have finished, the processes finish their requests in flight, for
@@ -211,7 +213,7 @@ class ProcessImport:
 
     @property
     def report(self) -> ImportReport:
-        """The reports returned so far, merged into one. The import is complete if `rows` equals the `rows` of the plan."""
+        """The reports so far, merged; complete if `rows` are the plan's."""
         return merge_reports(self._reports)
 
     def __enter__(self) -> Self:

@@ -1,7 +1,8 @@
-"""The pytest plugin: fixtures for the fake service, and a marker that configures it. Failure reports show the fake's requests.
+"""The pytest plugin for the fake service.
 
-pytest loads the plugin automatically. The plugin does not affect tests
-that use none of its fixtures. A complete test file:
+It has fixtures, and a marker that configures the fake. Reports of failures
+show the fake's requests. pytest loads the plugin automatically. The plugin
+does not affect tests that use none of its fixtures. A complete test file:
 
 ```python
 import pytest
@@ -131,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize a test with the behaviours in its marker. Run it in virtual time if it uses `outreach_virtual_time`."""
+    """Parametrize a test with its marker's behaviours and virtual time."""
     if "outreach_behaviour" in metafunc.fixturenames:
         behaviours = _read_config(metafunc.definition).behaviours
         if len(behaviours) > 1:
@@ -180,7 +181,7 @@ def _marker_failure(error: Exception) -> BaseException:
 
 @pytest.fixture
 def outreach_behaviour(request: pytest.FixtureRequest) -> Behaviour:
-    """The behaviour of the fake: its interpretation of rules that the service's API documentation leaves open."""
+    """How the fake reads rules that the API documentation leaves open."""
     behaviours = _read_config(request.node).behaviours
     if len(behaviours) > 1:
         fault = "behaviour='pairwise': expected outreach_fake as an argument of the test, got getfixturevalue()"
@@ -206,7 +207,7 @@ def _explain_real_time(test: pytest.Function) -> str | None:
 
 @pytest.fixture
 def outreach_virtual_time(request: pytest.FixtureRequest) -> VirtualTime:
-    """The clock of the test's event loop and of the fake. Waits advance it instead of taking time."""
+    """The clock of event loop and fake: waits advance it and take no time."""
     from outreach_async.testing import VirtualTime
 
     if fault := _explain_real_time(request.node):
@@ -216,7 +217,7 @@ def outreach_virtual_time(request: pytest.FixtureRequest) -> VirtualTime:
 
 @pytest.fixture
 def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour) -> FakeService:
-    """The in-memory fake service for this test only, configured by `@pytest.mark.outreach`."""
+    """This test's own in-memory fake, set up by `@pytest.mark.outreach`."""
     from outreach_async.pytest_plugin._marker import FakeConfigError, FakeUse
 
     clock = request.getfixturevalue("outreach_virtual_time") if "outreach_virtual_time" in request.fixturenames else None
@@ -231,7 +232,7 @@ def outreach_fake(request: pytest.FixtureRequest, outreach_behaviour: Behaviour)
 
 @pytest.fixture
 def outreach_workspace(outreach_fake: FakeService) -> str:
-    """The id of a workspace in the fake: the first workspace of its world, or a new empty one."""
+    """The id of the fake's first workspace, or of a new, empty one."""
     # `dump`, which returns a world file, is the only public way to read what the fake stores.
     workspaces = json.loads(outreach_fake.dump())["workspaces"]
     return str(workspaces[0]["id"]) if workspaces else outreach_fake.add_workspace()
@@ -247,7 +248,7 @@ def outreach_owner_key(outreach_fake: FakeService, outreach_workspace: str) -> s
 
 @pytest.fixture
 def outreach_client(outreach_fake: FakeService, outreach_workspace: str, outreach_owner_key: str) -> Iterator[OutreachClient]:
-    """A client connected to the fake in memory, with `outreach_workspace` and `outreach_owner_key`."""
+    """A client of the fake, with `outreach_workspace`, `outreach_owner_key`."""
     from outreach_async.client import OutreachClient
     from outreach_async.fake import FakeTransport
 
@@ -277,7 +278,7 @@ def _outreach_server() -> Iterator[tuple[ControlPlane, str]]:
 
 @pytest.fixture
 def outreach_url(request: pytest.FixtureRequest, outreach_fake: FakeService) -> Iterator[str]:
-    """The base URL of the fake on a real port. Its control plane is below this URL, at `/_fake`."""
+    """The fake's base URL on a real port; the control plane is at `/_fake`."""
     if "outreach_virtual_time" in request.fixturenames:
         fault = "outreach_url cannot be used with outreach_virtual_time: socket I/O does not follow virtual time"
         pytest.fail(f"{fault}; use outreach_client instead of outreach_url, or omit outreach_virtual_time", pytrace=False)
@@ -300,7 +301,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the fake's configuration and its requests to the report of a failed test."""
+    """Add the fake's configuration and requests to a failed test's report."""
     report = yield
     use = item.stash.get(_FAKE_USE, None)
     if use is not None:
@@ -313,7 +314,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show which settings of the fake make tests fail that run with several behaviours."""
+    """Show which settings of the fake fail tests of several behaviours."""
     reports = [report for name in ("passed", "failed") for report in terminalreporter.getreports(name)]
     rows = [report for report in reports if getattr(report, "outreach_row", None) is not None]
     if any(report.failed for report in rows):

@@ -1,8 +1,10 @@
-"""Share one rate among several clients: the protocol `Rate`, the rule that divides the rate, and `SharedRate` for one process.
+"""Share one rate among several clients.
 
-A service limits all clients of a key together. Clients that learn the
-limit independently starve one another. With a `Rate`, clients report their
-usage and receive shares of one common rate:
+`Rate` is the protocol, `RateCoordinator` divides the rate, and
+`SharedRate` is for one process. A service limits all clients of a key
+together. Clients that learn the limit independently starve one another.
+With a `Rate`, clients report their usage and receive shares of one common
+rate:
 
 1. A client reports its usage about four times a second, or twice a second
    while it is idle. Requests never wait for a report.
@@ -85,10 +87,11 @@ class _ClientState:
 
 @attrs.define(eq=False)
 class RateCoordinator:
-    """Divides one rate among clients, without waiting or I/O, for a `Rate` of your own.
+    """Divides a rate among clients, without I/O or waits, for your `Rate`.
 
     Attributes:
-        limit: Maximum rate of all clients together, in requests per second; `None` for no maximum.
+        limit: Maximum rate of all clients together, in requests per
+            second; `None` for no maximum.
 
     Example:
         ```python
@@ -121,7 +124,7 @@ class RateCoordinator:
         return min(math.inf if self.limit is None else self.limit, self.learned.limit)
 
     def step(self, usage: RateUsage, clock: float) -> RateShare:
-        """Record a report received at `clock`, a time in seconds, and return the client's next share.
+        """Record a report at `clock` seconds; return the client's next share.
 
         Example:
             ```python

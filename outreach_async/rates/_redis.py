@@ -60,12 +60,13 @@ class _LastShare:
 
 
 class RedisRate:
-    """A rate that clients share over a Redis server (extra `redis`), in any number of processes and hosts.
+    """A rate that clients share over a Redis server (extra `redis`).
 
-    All clients with the same server and key share the rate. The server
-    must be Redis 5 or newer, or compatible with it. The key expires ten
-    minutes after the last report of any client. A `RedisRate` has one
-    connection, which is opened on first use, and reopened if it is lost.
+    They run in any number of processes and hosts. All clients with the
+    same server and key share the rate. The server must be Redis 5 or
+    newer, or compatible with it. The key expires ten minutes after the
+    last report of any client. A `RedisRate` has one connection, which is
+    opened on first use, and reopened if it is lost.
 
     While the server is unreachable, or the key holds a value of another
     program, which is never overwritten, a client sends at most half of
@@ -120,7 +121,7 @@ class RedisRate:
         self._is_working = True
 
     async def renew(self, usage: RateUsage, /) -> RateShare:
-        """Record a client's usage on the server and return the client's next share; see `Rate`.
+        """Record a client's usage, and return its next share; see `Rate`.
 
         Raises:
             TransportError: The server or its key cannot be used, and the
@@ -163,11 +164,11 @@ class RedisRate:
         self._pool.disconnect()
 
     def __repr__(self) -> str:
-        """Show the key and the limit, never the URL, which may contain a password."""
+        """Show the key and limit, never the URL, which may have a password."""
         return f"<{type(self).__name__} key={self._key!r} limit={self._limit}>"
 
     def __reduce_ex__(self, _protocol: object, /) -> NoReturn:
-        """Say why the rate cannot be pickled: it has a connection, and knows the server's password."""
+        """Refuse to pickle: the rate has a connection and knows a password."""
         remedy = "make a RedisRate with the same server and key in each process"
         raise InvalidRequest(f"pickle: expected data that can be copied, got a RedisRate; {remedy}")
 

@@ -1,11 +1,13 @@
-"""What bulk runs record: a journal knows one run, which it can resume, and a ledger knows all runs, and sends what has changed.
+"""What bulk runs record, in a journal or a ledger.
 
-A window of rows is durably marked before any of its rows is sent. Outcomes
-are durably recorded, in batches, before they are returned. If the process
-is killed, a marked row without an outcome may therefore have been sent,
-and an unmarked row was not sent. Any process can read a store with
-`Store`, even during a run. `outreach_async.bulk` says how to resume a run
-from a journal, and `outreach_async.guides.nightly` how to use a ledger.
+A journal knows one run, which it can resume; a ledger knows all runs, and
+sends what has changed. A window of rows is durably marked before any of
+its rows is sent. Outcomes are durably recorded, in batches, before they
+are returned. If the process is killed, a marked row without an outcome may
+therefore have been sent, and an unmarked row was not sent. Any process can
+read a store with `Store`, even during a run. `outreach_async.bulk` says
+how to resume a run from a journal, and `outreach_async.guides.nightly` how
+to use a ledger.
 
 ```python
 import anyio

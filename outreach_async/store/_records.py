@@ -110,7 +110,9 @@ class MarkedWindow:
 
 @attrs.frozen(kw_only=True, repr=False)
 class JournalReport(BulkReport):
-    """The report of a run, read from its journal: a `BulkReport`, in which the time between the processes does not count.
+    """The report of a run, read from its journal, as a `BulkReport`.
+
+    The time between the processes does not count.
 
     Attributes:
         state: State in which the run ended; `running` if the run has not
@@ -148,7 +150,7 @@ class JournalReport(BulkReport):
     spooled: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON values: first the values of `BulkReport`, then the additional values of the journal.
+        """Return JSON values: those of `BulkReport`, then the journal's own.
 
         Example:
             ```python

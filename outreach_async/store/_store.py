@@ -114,11 +114,12 @@ class LedgerReport(TabularReport):
 
 @attrs.define(eq=False, repr=False, slots=False)
 class Store:
-    """What a bulk run records: a journal, which knows one run, or a ledger, which knows all. It can be read at any time.
+    """What bulk runs record: a journal knows one run, a ledger all.
 
-    A path is an SQLite file, and a URL is objects in an object store or a
-    shared folder. `create_many(journal=...)` and `create_many(ledger=...)`
-    take a path, a URL, or a store with further options.
+    It can be read at any time. A path is an SQLite file, and a URL is
+    objects in an object store or a shared folder.
+    `create_many(journal=...)` and `create_many(ledger=...)` take a path, a
+    URL, or a store with further options.
 
     Args:
         location: Path of a file, or `s3://bucket/prefix`,
@@ -187,7 +188,7 @@ class Store:
 
     @property
     def backlog(self) -> int:
-        """Maximum number of rows that are in flight, or completed but not yet recorded."""
+        """Maximum number of rows in flight, or completed but not recorded."""
         return 4096 if self.objects is None else 1000
 
     def __repr__(self) -> str:
@@ -210,7 +211,7 @@ class Store:
             return any(True for _ in self.objects.names())
 
     def is_ledger(self) -> bool:
-        """Return whether the store is a ledger, of any version, rather than a journal, another file or nothing.
+        """Return whether the store exists and is a ledger, of any version.
 
         Example:
             ```python
@@ -230,7 +231,7 @@ class Store:
     # A journal
 
     def writer(self, identity: records.Identity, *, resume: bool, earlier: records.Earlier = "known") -> JournalWriter:
-        """Open a journal for a run, and return its writer. With `resume`, a run that exists is resumed."""
+        """Return the writer of a run's journal; `resume` continues its run."""
         # With `earlier="unknown"`, every row without an outcome counts as possibly sent, and a damaged journal is set aside and
         # replaced.
         database = FileDatabase(str(self.path)) if self.objects is None else ObjectDatabase(self.objects, self._name, self.clock)
@@ -291,7 +292,9 @@ class Store:
                 first = page[-1].index + 1
 
     def events(self) -> Iterator[tuple[float, str, dict[str, Any]]]:
-        """Iterate over the events of the run as (Unix time by the writer's clock, kind, details); errors as for `outcomes`.
+        """Iterate over the run's events as (Unix time, kind, details).
+
+        The time is by the writer's clock. Errors are as for `outcomes`.
 
         Example:
             ```python
@@ -325,7 +328,9 @@ class Store:
         return report
 
     def campaigns(self) -> dict[tuple[str, str], str]:
-        """Return the ids of the campaigns that rows of the last run have named, by workspace and name; errors as for `outcomes`.
+        """Return the ids of campaigns that rows named, by workspace and name.
+
+        The rows are those of the last run. Errors are as for `outcomes`.
 
         Example:
             ```python
@@ -375,7 +380,9 @@ def read_clock(store: Store) -> float:
 
 
 def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:
-    """Return the stores in a folder or under a URL, sorted by name: an import in parts has one journal for each part.
+    """Return the stores in a folder or under a URL, sorted by name.
+
+    An import in parts has one journal for each part.
 
     Raises:
         JournalError: The folder or the objects cannot be listed.

@@ -1,8 +1,9 @@
-"""Transports: send requests to the service over connections of our own, httpx, httpx2 or aiohttp.
+"""Transports send requests to the service.
 
-A client sends every request through a `Transport`, which accepts one
-complete request and returns one complete response. Many tasks may use a
-transport at the same time. Choose a transport:
+They use connections of our own, httpx, httpx2 or aiohttp. A client sends
+every request through a `Transport`, which accepts one complete request and
+returns one complete response. Many tasks may use a transport at the same
+time. Choose a transport:
 
     SocketTransport("https://api.example")     the fastest; no proxies; the
                                                command uses it unless a

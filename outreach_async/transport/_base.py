@@ -116,11 +116,11 @@ class BaseTransport(ABC):
         self._home = loop
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the complete response, whatever its status.
+        """Send a request and read its complete response, whatever its status.
 
         Raises:
             TransportError: No complete response arrived.
-            InvalidRequest: The request is invalid, or the transport is closed.
+            InvalidRequest: Invalid request, or closed transport.
         """
         if self._closed:
             raise build_closed_error(self)
@@ -156,7 +156,7 @@ class BaseTransport(ABC):
             sender.drop_idle()
 
     async def aclose(self) -> None:
-        """Close every connection and cancel every exchange in flight. You may call this more than once."""
+        """Close every connection and cancel exchanges; may be called twice."""
         self._closed = True
         if (sender := self._senders.release()) is not None:
             await sender.aclose()

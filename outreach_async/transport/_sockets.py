@@ -39,12 +39,12 @@ _CONNECTION_ERRORS: Final = (
 
 
 class SocketTransport(BaseTransport):
-    """Sends requests over its own connections on asyncio, uvloop and trio, and takes the least CPU time of all transports.
+    """Sends requests over its own connections, with the least CPU time.
 
-    It does not support proxies, and accepts only a base URL: use
-    `HttpxTransport` for proxies, for your own client, and for mocks and
-    recorders such as respx and vcrpy. While a cassette of vcrpy is active,
-    a request warns that it is sent unseen.
+    It runs on asyncio, uvloop and trio. It does not support proxies, and
+    accepts only a base URL: use `HttpxTransport` for proxies, for your own
+    client, and for mocks and recorders such as respx and vcrpy. While a
+    cassette of vcrpy is active, a request warns that it is sent unseen.
 
     h11 parses the responses; with the extra `httptools`, llhttp does, in
     less time and with the same results.

@@ -52,7 +52,7 @@ class Request:
     body: bytes = attrs.field(default=b"", repr=False)
 
     def __repr__(self) -> str:
-        """Show the method, the target and the size. Headers and body are omitted, because they may contain secrets."""
+        """Show method, target and size; headers and body may have secrets."""
         return f"<Request {self.method} {self.target} ({len(self.body)} bytes)>"
 
 
@@ -98,7 +98,7 @@ class Response:
         return json.loads(self.body)
 
     def __repr__(self) -> str:
-        """Show the status and the size. The body is omitted, because it may repeat secrets of the request."""
+        """Show the status and the size; the body may repeat secrets."""
         return f"<Response {self.status} ({len(self.body)} bytes)>"
 
 
@@ -160,10 +160,11 @@ class Transport(Protocol):
     """
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        """Send the request and read the complete response, whatever its status.
+        """Send a request and read its complete response, whatever its status.
 
         Raises:
-            TransportError: No complete response arrived. `maybe_sent` of the error follows from `progress`.
+            TransportError: No complete response arrived. The error's
+                `maybe_sent` follows from `progress`.
         """
 
     async def aclose(self) -> None:
@@ -175,7 +176,7 @@ _OPTIONAL: Final[Mapping[str, Any]] = {"max_in_flight": None, "secrets": (), "ba
 
 
 class Middleware:
-    """A transport that passes each request to another one: the base class of middleware.
+    """Base class of middleware: a transport that passes requests to another.
 
     Override `send`, and await `super().send(...)` in it. `aclose` and
     every optional attribute of `Transport` are those of `inner`, unless
