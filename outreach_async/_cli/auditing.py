@@ -60,6 +60,7 @@ class AuditTask:
     options: Options
     settings: AuditSettings
     is_brief: bool = attrs.field(kw_only=True)
+    link: str | None = attrs.field(kw_only=True, default=None)
     screen: Screen = attrs.field(init=False)
     policy: auditing.Policy = attrs.field(init=False)
     store: History | None = attrs.field(init=False, default=None)
@@ -156,7 +157,7 @@ class AuditTask:
             from outreach_async._cli.posting import PostError, post
 
             try:
-                await post(webhook, "".join(iterate(view, "slack")))
+                await post(webhook, "".join(iterate(view, "slack", link=self.link)))
             except PostError as error:
                 text = f"the brief was not delivered: {error}. It is complete here; run the command again to post it."
                 self.screen.warn(f"--post: {text}")
@@ -208,7 +209,7 @@ class AuditTask:
         screen = self.screen
         for path in self.outputs:
             with files.explain_write_errors("--output", path):
-                atomic_write(path, iterate(view, self._format_of(path), **past))
+                atomic_write(path, iterate(view, self._format_of(path), link=self.link, **past))
         for path, text in folder.items():
             with files.explain_write_errors("--output-folder", path):
                 atomic_write(path, text)
@@ -224,7 +225,7 @@ class AuditTask:
             for path in list(folder)[:1]:
                 screen.print_line(f"Written: {path} and {format_count(len(folder) // 2, 'page')} of workspaces")
         elif self.print_format is not None:
-            sys.stdout.writelines(iterate(view, self.print_format, **past))
+            sys.stdout.writelines(iterate(view, self.print_format, link=self.link, **past))
         else:
             show(screen, view)
         if screen.as_json:

@@ -122,7 +122,8 @@ See `outreach_async.audit.plan`.
 Every morning
 -------------
 `brief --post URL` posts the brief to an incoming webhook of Slack;
-`brief --format slack` prints the same message as JSON. Whoever knows the
+`brief --format slack` prints the same message as JSON, and `--link URL`
+links to the whole report, wherever you put it. Whoever knows the
 URL can write to the channel, so keep it in the environment: `env:NAME`
 reads it from there. If the brief cannot be delivered, it is still written,
 the exit code is 69, and the next brief shows the same changes. With cron,

@@ -23,6 +23,7 @@ from support.cli import COMMAND, Shell, environment, serve_in_thread
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.listener import Listener, refused_port, serve
 
+from outreach_async import InvalidRequest
 from outreach_async._cli.demo_data import WORKSPACES, create_demo_world
 from outreach_async._cli.posting import PostError, find_proxy, parse_webhook, post
 from outreach_async._plumbing import Secret
@@ -56,6 +57,17 @@ def test_every_message_is_within_the_limits_of_slack(brief: Brief) -> None:
     assert 1 <= len(made["blocks"][0]["text"]["text"]) <= 150
     assert all(1 <= len(block["text"]["text"]) <= 3000 for block in made["blocks"][1:])
     assert all(block["type"] == "section" and block["text"]["verbatim"] for block in made["blocks"][1:])
+
+
+def test_a_message_links_to_the_whole_report_and_to_nothing_else(shell: Shell) -> None:
+    brief = build_brief(fleet(3, sick=1.0))
+    made = json.loads(write(brief, "slack", link="https://reports.example/?a=1&b=2"))
+    assert made["blocks"][1]["text"]["text"].endswith("\n<https://reports.example/?a=1&amp;b=2|Open the whole report>")
+    for link in ("javascript:alert(1)", "https://a.example/x y", "https://a.example/|x", "https://a.example/<!channel>", ""):
+        with pytest.raises(InvalidRequest, match="link: expected an http or https URL without blanks"):
+            write(brief, "slack", link=link)
+        assert "--link: expected an http or https URL" in shell.refused(*FAKE, "--format", "slack", "--link", link)
+    assert "--link: only the message of Slack has it; pass --post" in shell.refused(*FAKE, "--link", "https://a.example")
 
 
 def test_too_many_blocks_end_in_a_note() -> None:

@@ -150,6 +150,7 @@ def audit(
         "environment variable."
     ),
 )
+@option("--link", metavar="URL", help="Where the whole report is, for the message of Slack to link to.")
 @option(
     "--output",
     "outputs",
@@ -167,7 +168,7 @@ def audit(
 @_audit_options
 @reading
 @force
-def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpack[AuditSettings]) -> int:
+def brief(options: Options, *, post: str | None, link: str | None, as_schema: bool, **shared: Unpack[AuditSettings]) -> int:
     """Show open tasks and the changes since the last brief.
 
     The brief is one page on mailboxes, campaigns and workspaces. Run this command every morning:
@@ -183,11 +184,18 @@ def brief(options: Options, *, post: str | None, as_schema: bool, **shared: Unpa
     from outreach_async._cli import auditing
     from outreach_async._cli.posting import parse_webhook
     from outreach_async._cli.process import run_async
-    from outreach_async.audit.reports import schema
+    from outreach_async.audit.reports import require_link, schema
     from outreach_async.audit.reports.brief import Brief
+    from outreach_async.errors import InvalidRequest
 
+    if link is not None and post is None and shared["form"] != "slack":
+        raise click.UsageError("--link: only the message of Slack has it; pass --post, or --format slack.")
+    try:
+        require_link(link)
+    except InvalidRequest as error:
+        raise click.UsageError(f"--{error}.") from None
     webhook = None if post is None else parse_webhook(post)
-    task = auditing.AuditTask(options, shared, is_brief=True)
+    task = auditing.AuditTask(options, shared, is_brief=True, link=link)
     if as_schema:
         return task.print_schema(schema(Brief))
     task.require_writable()

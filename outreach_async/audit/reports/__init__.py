@@ -57,7 +57,13 @@ from outreach_async.audit.history import DayFigures, History
 from outreach_async.audit.reports._client import embed_logo, read_clients
 from outreach_async.audit.reports._document import Extra, Opened
 from outreach_async.audit.reports._html_page import iterate_html, load_templates, render_client
-from outreach_async.audit.reports._text_formats import StyledReport, render_brief_slack, render_markdown, render_text
+from outreach_async.audit.reports._text_formats import (
+    StyledReport,
+    render_brief_slack,
+    render_markdown,
+    render_text,
+    require_link,
+)
 from outreach_async.audit.reports.brief import Brief, Summary, Task, index_actions, summarize
 from outreach_async.errors import InvalidRequest
 
@@ -124,6 +130,7 @@ __all__ = [
     "render_clients",
     "render_folder",
     "require_extra",
+    "require_link",
     "schema",
     "summarize",
     "write",
@@ -155,13 +162,18 @@ _HEAD_SIZE: Final = 4096
 
 
 def iterate(
-    view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
+    view: Report | Brief,
+    form: str,
+    *,
+    days: Iterable[DayFigures] = (),
+    opened: Opened = MappingProxyType({}),
+    link: str | None = None,
 ) -> Iterable[str]:
     """Render a report or a brief in pieces, as `write` does, so that a large report need not be in memory as one string.
 
     Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not
-            installed.
+        InvalidRequest: The format is unknown, the extra it needs is not
+            installed, or the link is not a URL.
 
     Example:
         ```python
@@ -171,11 +183,19 @@ def iterate(
     known = _FORMATS[Brief if isinstance(view, Brief) else Report]
     if form not in known:
         raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
-    made = known[form][0](view, *([Extra(days=days, opened=opened)] if form == "html" else []))
+    more = [Extra(days=days, opened=opened)] if form == "html" else [link] if form == "slack" else []
+    made = known[form][0](view, *more)
     return [made] if isinstance(made, str) else made
 
 
-def write(view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})) -> str:
+def write(
+    view: Report | Brief,
+    form: str,
+    *,
+    days: Iterable[DayFigures] = (),
+    opened: Opened = MappingProxyType({}),
+    link: str | None = None,
+) -> str:
     """Render a report or a brief as a string.
 
     Args:
@@ -186,17 +206,18 @@ def write(view: Report | Brief, form: str, *, days: Iterable[DayFigures] = (), o
             which the format `html` shows as trends.
         opened: The times from `History.opened`, since which findings are
             open. The format `html` shows them beside the tasks.
+        link: URL of the whole report, to which the format `slack` links.
 
     Raises:
-        InvalidRequest: The format is unknown, or the extra it needs is not
-            installed.
+        InvalidRequest: The format is unknown, the extra it needs is not
+            installed, or the link is not a URL.
 
     Example:
         ```python
         print(write(report, "markdown").splitlines()[0])  # -> # Mailbox audit
         ```
     """
-    return "".join(iterate(view, form, days=days, opened=opened))
+    return "".join(iterate(view, form, days=days, opened=opened, link=link))
 
 
 def require_extra(form: str) -> None:

@@ -37,7 +37,7 @@ from outreach_async.audit.reports._document import (
     plain,
 )
 from outreach_async.audit.reports.brief import Brief
-from outreach_async.errors import shorten
+from outreach_async.errors import InvalidRequest, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -254,14 +254,31 @@ _SIGNS: Final = {
     Severity.WARNING: ":large_yellow_circle:",
     Severity.INFO: ":large_blue_circle:",
 }
+_LINK: Final = re.compile(r"https?://[^\s<>|]+", re.IGNORECASE)
 _MARKS: Final = {CODE: "`", STRONG: "*"}
 _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def render_brief_slack(brief: Brief) -> str:
+def require_link(link: str | None) -> None:
+    """Check the URL of the whole report, before an audit of minutes ends in a message that cannot link to it.
+
+    Raises:
+        InvalidRequest: It is not a URL that a message of Slack can have.
+
+    Example:
+        ```python
+        require_link("https://reports.example/monday.html")
+        ```
+    """
+    if link is not None and not _LINK.fullmatch(link):
+        raise InvalidRequest(f"link: expected an http or https URL without blanks, got {link!r}; percent-encode it, or omit it")
+
+
+def render_brief_slack(brief: Brief, link: str | None = None) -> str:
     """Render a brief as the JSON of a Slack message, whose text is shown where blocks are not, as in notifications."""
+    require_link(link)
     _, head, *rest = outline(build_document(brief))
-    sections = [list(_mark_block(head))]
+    sections = [[*_mark_block(head), *([f"<{_escape(link)}|Open the whole report>"] if link else [])]]
     for block in rest:
         if len(sections) == 1 or (isinstance(block, Title) and block.level == SECTION):
             sections.append([])
