@@ -38,7 +38,7 @@ from outreach_async.errors import InvalidRequest, format_count
 STDIN: Final = "-"  # the path that means standard input
 
 _BLOCK_SIZE: Final = 1 << 18
-_PIPE_WAIT: Final = 2.0  # seconds for which a named pipe waits for a program that writes to it
+_PIPE_WAIT: Final = 1.0  # seconds for which a named pipe waits for a program that writes to it
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from support.audit_reports import AT, BRIEFS, HOSTILE, finding, fleet, make_report
 from support.campaigns import DAY
 from support.certificates import certificates
-from support.cli import COMMAND, Shell, environment, serve_in_thread
+from support.cli import COMMAND, Shell, environment, serve_in_thread, small_service
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.listener import Listener, refused_port, serve
 
@@ -292,6 +292,17 @@ def test_the_recipes_of_the_guide_post_a_brief_every_morning(tmp_path: Path, sta
     assert len(receiver.requests) == 2
     assert "There is no earlier brief" in receiver.requests[0].decode()
     assert " 0 new, 0 resolved" in receiver.requests[1].decode()
+
+
+def test_a_history_without_so_early_an_audit_is_named(shell: Shell, tmp_path: Path) -> None:
+    with serve_in_thread(small_service()) as url:
+        options = ("--base-url", url, "--workspace", "space_1", "--history", str(tmp_path / "history.db"))
+        codes = [shell("brief", *options).code]
+        done = shell("brief", *options, "--since", "7d", "--format", "markdown")
+    assert codes == [done.code]
+    assert "--since: " in done.err
+    assert "history.db has no audit of these workspaces up to " in done.err
+    assert "There is no earlier brief to compare with." in done.out
 
 
 @pytest.mark.thorough

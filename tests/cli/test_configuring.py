@@ -438,13 +438,17 @@ def test_config_init_writes_the_workspaces_of_any_table(
 
 def test_config_init_writes_a_file_from_a_sheet_of_clients(shell: Shell, folder: Path, agency_url: str) -> None:
     sheet = folder / "clients.csv"
-    sheet.write_text("workspace,id,Since\nMüller GmbH,space_01,May\n,space_02,June\n", encoding="utf-8")
+    rows = ["workspace,id,Since,key", "Müller GmbH,space_01,May,env:ACME_KEY", ",,,", ",space_02,June,op://vault/acme/key", ""]
+    sheet.write_text("\n".join(rows), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OUTREACH_BASE_URL", agency_url)
         ended = shell("config", "init", "--from", str(sheet))
     assert ended.err == "outreach-async: --from: columns that say nothing of workspaces are not used: 'Since'\n"
     assert shell.json("config", "check")[1]["readable"] == 2
-    assert [each.name for each in load_config(folder / "outreach.toml").workspaces] == ["Müller GmbH", "02"]
+    assert [(each.name, str(each.owner_key)) for each in load_config(folder / "outreach.toml").workspaces] == [
+        ("Müller GmbH", "environment variable ACME_KEY"),
+        ("02", "command op"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -294,6 +294,11 @@ def test_a_named_pipe_is_copied_like_standard_input(tmp_path: Path) -> None:
     assert (file.path, file.name, file.count(), file.count()) == (None, str(path), 1, 1)
 
 
+def test_a_device_is_copied_like_standard_input() -> None:
+    with pytest.raises(InvalidRequest, match="/dev/null: no header"):
+        open_file("/dev/null")
+
+
 def test_a_named_pipe_to_which_nobody_writes_is_refused(tmp_path: Path) -> None:
     os.mkfifo(path := tmp_path / "people.csv")
     with pytest.raises(
