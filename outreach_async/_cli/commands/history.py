@@ -178,20 +178,12 @@ def prune(options: Options, *, file: Path, keep: float | None, after: float | No
 @click.command("client-report", cls=Command)
 @click.argument("file", type=EXISTING, required=False)
 @option("--output-folder", type=FOLDER, required=True, metavar="FOLDER", help="Folder of the pages, one for each workspace.")
-@option(
-    "--since",
-    type=earlier,
-    metavar="WHEN",
-    default="7d",
-    help="Day before the period, in UTC: 7d, last-monday, month for the end of the month before, or a day such as 2026-03-31.",
-)
-@option(
-    "--until", type=earlier, metavar="WHEN", help="Last day, in the same words; 7d counts from it.  [default: the last audit]"
-)
-@option("--title", default="", help="Title of the pages.  [default: the name of the workspace]")
-@option("--note", default="", help="Comment on the pages; each line is a paragraph.")
+@option("--since", type=earlier, metavar="WHEN", default="7d", help="Day before the period: 7d, last-monday, month or a date.")
+@option("--until", type=earlier, metavar="WHEN", help="Last day of the period, in the same words.  [default: the last audit]")
+@option("--title", default="", show_default=False, help="Title of the pages.  [default: the name of the workspace]")
+@option("--note", default="", show_default=False, help="Comment on the pages; each line is a paragraph.")
 @option("--logo", type=EXISTING, help="PNG, JPEG, SVG or WebP image of at most 200 kB, which becomes a part of the pages.")
-@with_options("config", "profile", "workspaces", "as_json")
+@with_options("config", "profile", "workspaces", "as_json", needs_trust=False)  # it sends nothing
 @force
 def client_report(
     options: Options,
