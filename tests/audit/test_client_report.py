@@ -222,7 +222,7 @@ def test_parts_of_a_total_add_up_to_it(tmp_path: Path) -> None:
     assert "E-mails sent 1 before: not known" in text_of(history, 1, 10)  # ten times 0.1 is less
 
 
-def test_a_page_lists_the_campaigns_that_sent_or_will_with_the_ranges_of_their_ends(tmp_path: Path) -> None:
+def test_a_page_lists_the_campaigns_that_sent_or_will_with_their_ends(tmp_path: Path) -> None:
     history, world = client(tmp_path, 0)
     states: dict[str, dict[str, Any]] = {"draft": {"status": "draft"}, "gone": {}, "open": {"days_left": 0}, "live": {}}
     for name, about in states.items():
