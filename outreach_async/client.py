@@ -246,7 +246,8 @@ class OutreachClient:
 
         Example:
             ```python
-            response = await client.request("GET", "/campaigns", params={"workspace": "space_1", "display": 9, "page": 1})
+            query = {"workspace": "space_1", "display": 9, "page": 1}
+            response = await client.request("GET", "/campaigns", params=query)
             print(response.status, response.json()["status"])  # -> 200 ok
             ```
         """

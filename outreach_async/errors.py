@@ -63,8 +63,7 @@ class OutreachError(Exception):
     Attributes:
         operation: The operation's name, such as `create_contact`; `None`
             outside an operation.
-        status_code: The HTTP status of the response; `None` without a
-            response.
+        status_code: The HTTP status of the response; `None` without one.
         headers: The response's header fields by lower-case name.
         body: The first bytes of the response body, at most `BODY_LIMIT`.
         request_id: The response's `x-request-id`; `None` without one.
@@ -319,7 +318,7 @@ class RateLimited(StatusError):
         ```python
         fake.faults.script("list_fields", faults.status(429, retry_after=600))
         try:
-            await client.workspaces.fields()  # 600 s exceed the deadline of 120 s: raised at once
+            await client.workspaces.fields()  # 600 s exceed the deadline: raised at once
         except RateLimited as error:
             print(error.retry_after)  # -> 600.0
         ```

@@ -2,9 +2,11 @@
 
 Events are frozen values, and occur in this order:
 
-    a call      CallStarted, AttemptStarted, AttemptEnded, RetryScheduled, AttemptStarted, AttemptEnded, ..., CallEnded
-    a bulk run  BulkStateChanged, the events of its calls, RowEnded for each row, BulkRateChanged while the run is throttled,
-                ..., BulkStateChanged
+    a call      CallStarted, AttemptStarted, AttemptEnded, RetryScheduled,
+                AttemptStarted, AttemptEnded, ..., CallEnded
+    a bulk run  BulkStateChanged, the events of its calls, RowEnded for
+                each row, BulkRateChanged while the run is throttled, ...,
+                BulkStateChanged
 
 ```python
 import anyio
@@ -112,7 +114,8 @@ class CallStarted(_CallEvent):
 
     Example:
         ```python
-        writes = [event for event in events if isinstance(event, CallStarted) and event.method == "POST"]
+        starts = [event for event in events if isinstance(event, CallStarted)]
+        writes = [event for event in starts if event.method == "POST"]
         ```
     """
 
@@ -134,7 +137,8 @@ class AttemptStarted(_CallEvent):
 
     Example:
         ```python
-        retries = [event for event in events if isinstance(event, AttemptStarted) and event.attempt > 1]
+        attempts = [event for event in events if isinstance(event, AttemptStarted)]
+        retries = [event for event in attempts if event.attempt > 1]
         ```
     """
 
@@ -173,7 +177,8 @@ class RetryScheduled(_CallEvent):
 
     Example:
         ```python
-        throttled = [event for event in events if isinstance(event, RetryScheduled) and event.evidence == "refused"]
+        retries = [event for event in events if isinstance(event, RetryScheduled)]
+        throttled = [event for event in retries if event.evidence == "refused"]
         ```
     """
 
@@ -222,7 +227,8 @@ class BulkStateChanged(_RunResult):
 
     Example:
         ```python
-        pauses = [event for event in events if isinstance(event, BulkStateChanged) and event.state == "paused"]
+        changes = [event for event in events if isinstance(event, BulkStateChanged)]
+        pauses = [event for event in changes if event.state == "paused"]
         ```
     """
 
@@ -245,7 +251,8 @@ class BulkRateChanged:
 
     Example:
         ```python
-        slow = [event for event in events if isinstance(event, BulkRateChanged) and event.limit < 10]
+        rates = [event for event in events if isinstance(event, BulkRateChanged)]
+        slow = [event for event in rates if event.limit < 10]
         ```
     """
 
@@ -268,7 +275,8 @@ class RowEnded(_RunResult):
 
     Example:
         ```python
-        await client.with_options(hooks=[events.append]).contacts.create_many([{"email": "ann@company.example"}])
+        watched = client.with_options(hooks=[events.append])
+        await watched.contacts.create_many([{"email": "ann@company.example"}])
         print([(event.index, event.status.value) for event in events if isinstance(event, RowEnded)])  # -> [(0, 'added')]
         ```
     """

@@ -391,8 +391,7 @@ class Step(ResponseModel):
         status: `live` or an unknown string.
         type: `auto_email` or an unknown string.
         wait_time: Wait between steps, in milliseconds.
-        left_to_send: Number of contacts that still have to go through the
-            step.
+        left_to_send: Number of contacts that have yet to pass the step.
         already_sent: Number of contacts that have completed the step.
         out_of: Total number of contacts that go through the step.
         templates: Templates of the step.
@@ -417,12 +416,11 @@ class Step(ResponseModel):
 
 @attrs.frozen(kw_only=True, repr=False)
 class WorkspaceField(ResponseModel):
-    """A field that contacts can have (API documentation: "Workspace field").
+    """A field of contacts (API documentation: "Workspace field").
 
     Attributes:
         label: Display name.
-        code: Name to use when creating a contact; `custom_<n>` for a
-            custom field.
+        code: Name to use in a new contact; `custom_<n>` for custom fields.
         searchable: Lower-case names for filtering.
 
     Example:
@@ -688,7 +686,10 @@ class Target(NamedTuple):
 
     Example:
         ```python
-        rows = [{"email": "ann@company.example", "campaign": "Spring"}, (NewContact("cy@company.example"), Target())]
+        rows = [
+            {"email": "ann@company.example", "campaign": "Spring"},
+            (NewContact("cy@company.example"), Target()),
+        ]
         async with client.contacts.create_many(rows, order="input") as outcomes:
             print([outcome.target.campaign async for outcome in outcomes])  # -> ['camp_1', None]
         ```

@@ -121,8 +121,7 @@ class Campaigns(_Resource):
             workspace: Id of the workspace; defaults to the client's.
             page: Number of the page to start at.
             display: Number of items per page.
-            max_items: Maximum number of items, over all pages; `None` for
-                all.
+            max_items: Maximum number of items, over all pages, or `None`.
             undecodable: Policy for items that do not match the API
                 documentation: `"raise"` raises an error, `"keep"` puts the
                 item in the page's `undecodable`.
@@ -263,10 +262,8 @@ class Contacts(_Resource):
             duplicates: Action of the service if the workspace already has
                 a contact with this e-mail: `"skip"`, `"overwrite"` or
                 `"update_missing_fields"`.
-            strict_validation: Whether the service validates the standard
-                fields.
-            campaign: Id of the campaign to add the contact to; `None` for
-                no campaign.
+            strict_validation: Whether the service checks standard fields.
+            campaign: Id of the campaign to add the contact to, or `None`.
             owner_key, workspace: API key of the owner, and id of the
                 workspace; default to the client's.
             timeout, deadline: Limits of each attempt and of the call, in
@@ -338,9 +335,8 @@ class Contacts(_Resource):
         to iterate over the outcomes, or await it for a `BulkReport`, also
         as a task. Rows are read on demand. A row that fails is reported as
         an outcome, never as an exception. A dict is copied when it is
-        read, so a generator may fill one dict again and again. A row whose
-        `items()` raises `Excluded` is not sent, and has the outcome
-        `excluded`.
+        read, so a generator may fill one dict again. A row whose `items()`
+        raises `Excluded` is not sent, and has the outcome `excluded`.
 
         Rows of a data frame and of a `csv.DictReader` are the cells of a
         table, and are sent as the command `import` sends them: blanks

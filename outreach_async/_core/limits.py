@@ -581,8 +581,7 @@ class RateUsage:
     """A client's report of its attempts since its previous report.
 
     Attributes:
-        client: Id of the client, unique among all clients that share the
-            rate.
+        client: Id of the client, unique among those that share the rate.
         seconds: Length of the reported period, in seconds, without pauses
             for a `Retry-After` or a hold; 0 in a client's first report.
         wanted: Number of attempts that started in the period or are

@@ -1,5 +1,6 @@
-"""Audit mailboxes and campaigns: find problems, and report the cause and a remedy for each.
+"""Audit mailboxes and campaigns for problems.
 
+Each problem is reported with its cause and a remedy.
 `outreach-async audit --workspace all --output-folder reports` checks all
 workspaces that a configuration file names (`outreach_async.config`), and
 writes a page for each, to send to a client. Audits need no API key, and

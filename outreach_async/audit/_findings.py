@@ -59,7 +59,7 @@ class Severity(StrEnum):
         return _RANKS[self]
 
     def reaches(self, bar: Severity) -> bool:
-        """Return whether this severity is at least as bad as the severity `bar`.
+        """Return whether this severity is at least as bad as `bar`.
 
         Example:
             ```python
@@ -131,7 +131,7 @@ class Rule:
 
     @property
     def about_campaigns(self) -> bool:
-        """Whether only an audit of campaigns applies the rule: it is about them, their steps, or errors while reading them."""
+        """Whether it is about campaigns, their steps, or errors reading them."""
         return self.id.startswith(("OA2", "OA91"))
 
     @property
@@ -142,7 +142,7 @@ class Rule:
 
     @property
     def severity_range(self) -> str:
-        """The mildest and the worst severity of the rule's findings, such as `error to critical`."""
+        """Mildest and worst severity of findings, as `error to critical`."""
         mildest, worst = self.severities[0], self.severities[-1]
         return mildest.value if mildest is worst else f"{mildest} to {worst}"
 
@@ -180,8 +180,7 @@ class Finding:
             the finding is about.
         figures: The numbers that the finding is based on, by name; a
             number from the service has the name of its field.
-        state: State compared with an earlier audit; `None` if there was no
-            comparison.
+        state: State compared with an earlier audit; `None` without one.
 
     Example:
         ```python
@@ -309,7 +308,7 @@ def apply_rules(rules: Iterable[Rule], facts: object, workspace: str, **subject:
 @table_row
 @attrs.frozen(kw_only=True)
 class Group:
-    """A group of mailboxes with the same workspace, domain, type or sending server.
+    """Mailboxes with the same workspace, domain, type or sending server.
 
     Attributes:
         kind, key: What the mailboxes share, such as `domain`, and its
@@ -317,8 +316,7 @@ class Group:
         mailboxes: Number of checked mailboxes; a mailbox listed in two
             workspaces counts twice.
         score: Score of the group, from 0 to 100.
-        severity: Severity of the worst finding; `None` if there are no
-            findings.
+        severity: Severity of the worst finding; `None` without findings.
         counts: Number of findings by severity, including findings about
             the group itself.
         sent_30days, daily_limit: E-mails sent in 30 days, and the sum of

@@ -61,7 +61,10 @@ class Delta:
 
 @attrs.frozen(kw_only=True)
 class ChangeCounts:
-    """The numbers of findings in a `Diff`: `before == unchanged + resolved + not_judged`, and `after == unchanged + new`.
+    """The numbers of findings in a `Diff`.
+
+    `before == unchanged + resolved + not_judged`, and
+    `after == unchanged + new`.
 
     Attributes:
         before, after: Numbers of findings in the earlier and in the later
@@ -131,7 +134,7 @@ class Diff:
 
     @property
     def empty(self) -> bool:
-        """True if there are no changes, and every earlier finding could be checked again."""
+        """True if nothing has changed, and all earlier findings were checked."""
         return not (self.new or self.resolved or self.not_judged or self.deltas or self.scores)
 
 
@@ -181,8 +184,7 @@ class Report(TabularReport):
         groups, totals: Groups of mailboxes by workspace, domain, type and
             server_ip, the lowest score first, at most 1,000 of each kind;
             and the number of all groups of each kind.
-        rows: Mailboxes with findings, the lowest score first; at most
-            1,000.
+        rows: Mailboxes with findings, the lowest score first, up to 1,000.
         actions: What to do with each mailbox that needs something, those
             to stop first.
         diff: Changes since an earlier audit; `None` if the report was not
@@ -193,8 +195,7 @@ class Report(TabularReport):
             id of the workspace; only in `History.baseline`.
         campaigns: The campaigns and their totals; `None` if the audit did
             not read campaigns.
-        names: Names of workspaces by id. A workspace without a name is not
-            in it.
+        names: Names of workspaces by id, of those that have a name.
 
     Example:
         ```python
@@ -223,7 +224,7 @@ class Report(TabularReport):
     service_clock: bool = False
 
     def __repr__(self) -> str:
-        """Show the numbers only: `asyncio.run` of Python 3.11 and 3.12 builds the `repr` of every result."""
+        """Show numbers only: Python 3.11 and 3.12 build it in `asyncio.run`."""
         counts = " ".join(f"{severity}={count}" for severity, count in self.counts.items())
         scope = f"workspaces={len(self.workspaces)} unreadable={len(self.unreadable)} mailboxes={self.mailboxes}"
         return f"<{type(self).__name__} {scope} score={self.scores.overall} {counts}>"
@@ -248,7 +249,9 @@ class Report(TabularReport):
         return self.names.get(workspace, workspace)
 
     def subject_of(self, finding: Finding) -> str:
-        """Return what a finding is about: an address, or the name of a campaign, domain, server or workspace.
+        """Return what a finding is about: an address or a name.
+
+        The name is of a campaign, a domain, a server or a workspace.
 
         Example:
             ```python
@@ -259,11 +262,13 @@ class Report(TabularReport):
 
     @property
     def incomplete(self) -> bool:
-        """True if something, such as a mailbox or a workspace's campaigns, could not be read and was therefore not checked."""
+        """True if something, such as a mailbox, could not be read or checked."""
         return any(finding.rule in INCOMPLETE for finding in findings_of(self, Severity.ERROR))
 
     def exit_code(self, fail_on: str = "error") -> int:
-        """Return the exit code for a command: 0 clean, 1 findings, 3 incomplete (even with findings), 77 access denied.
+        """Return an exit code: 0 clean, 1 findings, 3 incomplete, 77 denied.
+
+        A report that is incomplete has 3 even with findings.
 
         Args:
             fail_on: The mildest severity that results in exit code 1.
@@ -286,12 +291,12 @@ class Report(TabularReport):
         return int(any(count and severity.reaches(bar) for severity, count in self.counts.items()))
 
     def since(self, earlier: Report, *others: Report) -> Report:
-        """Return a copy of this report with the changes since an earlier report. Findings of the copy are `new` or `unchanged`.
+        """Return a copy of this report with the changes since an earlier one.
 
-        If both have campaigns, the copy also has a finding for each live
-        campaign whose estimated end slipped (`OA204`). Of several earlier
-        reports, `diff` compares with the latest; `history` covers them
-        all.
+        Findings of the copy are `new` or `unchanged`. If both have
+        campaigns, the copy also has a finding for each live campaign whose
+        estimated end slipped (`OA204`). Of several earlier reports, `diff`
+        compares with the latest; `history` covers them all.
 
         Example:
             ```python

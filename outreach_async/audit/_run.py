@@ -94,7 +94,7 @@ class AuditProgress:
     why: str = ""
 
     def __str__(self) -> str:
-        """Return the progress as text: `3 of 9 workspaces, 1,234 mailboxes, 57/s, ETA 0:01:30`."""
+        """As text: `3 of 9 workspaces, 1,234 mailboxes, 57/s, ETA 0:01:30`."""
         campaigns = [f"{self.campaigns:,} campaigns"] if self.campaigns else []
         counts = [f"{self.workspaces:,} of {self.total:,} workspaces", f"{self.mailboxes:,} mailboxes", *campaigns]
         return ", ".join([*counts, *describe_pace(self.rate, "/s", self.state, self.resumes, self.why, self.eta)])
@@ -444,8 +444,9 @@ class AuditOptions(TypedDict, total=False):
 
 
 async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
-    """Read and check every mailbox of the workspaces, concurrently, and return a report. What cannot be read becomes a finding.
+    """Read and check every mailbox of workspaces, and return a report.
 
+    Mailboxes are read concurrently. What cannot be read becomes a finding.
     While the service is down or throttles requests, the audit waits until
     its `deadline`; the client's own does not limit these waits. Without
     one, it ends after 15 minutes without a successful request, or after a
@@ -462,8 +463,7 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
             `outreach_async.audit.campaigns`.
         display: Mailboxes per page, by default 2,000, the maximum (section
             "List mailboxes" of the API documentation).
-        deadline: Limit in seconds for the whole audit; by default, there
-            is none.
+        deadline: Limit in seconds for the whole audit; by default, none.
         clock: Function that returns the time of the audit, in Unix
             seconds, to which the ages of mailboxes are relative. By
             default the local time, or the one in the service's header
@@ -490,10 +490,10 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
 
 
 def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> AuditRun:
-    """Return an audit that takes the options of `audit`, but yields each finding as soon as it is final.
+    """Return an audit that yields each finding as soon as it is final.
 
-    Those about domains and servers, and OA101 to OA103, which depend on
-    all mailboxes of a domain, come last.
+    The options are those of `audit`. Findings about domains and servers,
+    and OA101 to OA103, which need all mailboxes of a domain, come last.
 
     Raises:
         InvalidRequest: An argument is invalid; see `audit`.
@@ -612,15 +612,16 @@ class AuditRun(AsyncIterator[Finding]):
 
     @property
     def progress(self) -> AuditProgress:
-        """The current progress: workspaces and mailboxes read, rate, state and estimated time left."""
+        """The current progress: what was read, rate, state, and time left."""
         self._require_started()
         return self._meter.measure(anyio.current_time())
 
     def separate(self) -> list[Report]:
-        """Return a report for each workspace, with the same findings, actions and score as in the report on all.
+        """Return a report for each workspace.
 
-        A domain or server that several workspaces share is judged by all
-        of their mailboxes. Everything else is about this workspace only.
+        It has the same findings, actions and score as the report on all. A
+        domain or server that several workspaces share is judged by all of
+        their mailboxes. Everything else is about this workspace only.
 
         Raises:
             InvalidRequest: The audit has not finished.
@@ -664,7 +665,7 @@ class AuditRun(AsyncIterator[Finding]):
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Cancel all remaining reads. An exception that the block raised propagates unchanged."""
+        """Cancel all remaining reads; exceptions of the block propagate."""
         self._group.cancel_scope.cancel()
         # The block's exception is not passed to the group, which would raise it again inside an exception group.
         try:
@@ -706,7 +707,7 @@ class AuditRun(AsyncIterator[Finding]):
             )
 
     async def __anext__(self) -> Finding:
-        """Return the next finding. If the audit failed, raise the audit's error after the last finding."""
+        """Return the next finding; after the last, raise the audit's error."""
         if not self._batch:
             self._require_started()
             # Both exceptions mean that there are no more findings: the audit has ended, or its block was exited.

@@ -198,7 +198,7 @@ def format_figure(value: Number | None) -> str:
 
 
 def format_time(at: float) -> str:
-    """Format a time in Unix seconds as UTC; `an unknown time` if it is 0, or not in the years that calendars have.
+    """Format Unix seconds as UTC; `an unknown time` if 0 or out of range.
 
     Example:
         ```python

@@ -39,8 +39,7 @@ class CampaignRow:
     Attributes:
         id, name, status: As the service returned them.
         workspace: Id of the workspace.
-        severity: Severity of the worst finding; `None` if there are no
-            findings.
+        severity: Severity of the worst finding; `None` without findings.
         rules: Ids of the rules that apply to the campaign or its steps,
             without duplicates.
         steps, contacts, replies_num, interested_num, bounces_num: Numbers
@@ -53,8 +52,7 @@ class CampaignRow:
         planned_end: First estimate of the end since contacts were last
             added, in Unix seconds; copied by `Report.since`.
         created: Creation time, in Unix seconds.
-        last_activity: Time since the last activity, as human-readable
-            text.
+        last_activity: Time since the last activity, as text for people.
 
     Example:
         ```python
@@ -90,10 +88,8 @@ class CampaignTotals:
     Missing and invalid numbers count as 0.
 
     Attributes:
-        campaigns, live: Number of campaigns, and of those with the status
-            `live`.
-        contacts: Number of contacts; a contact in two campaigns counts
-            twice.
+        campaigns, live: Number of campaigns, and of those that are `live`.
+        contacts: Number of contacts; one in two campaigns counts twice.
         sent, replies_num, interested_num, bounces_num: Numbers of e-mails
             sent, replies, interested replies and bounces.
         left_to_send: E-mails left to send in live campaigns.

@@ -40,7 +40,9 @@ _FINGERPRINT_LENGTH: Final = 12  # hexadecimal digits; enough to distinguish the
 
 @attrs.frozen(kw_only=True, slots=False)  # pydoc of Python 3.13 fails on what attrs makes of cached properties in slots
 class Policy:
-    """The rules that an audit applies, as differences from the default policy. `Report.policy` is the policy of its audit.
+    """The rules that an audit applies, as differences from the default.
+
+    `Report.policy` is the policy of its audit.
 
     Attributes:
         name: `default` for the default policy; otherwise the policy's own
@@ -64,7 +66,10 @@ class Policy:
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules that are not turned off, with their thresholds. `Report.since` applies those with the scope `comparison`."""
+        """The rules that are not turned off, with their thresholds.
+
+        `Report.since` applies those with the scope `comparison`.
+        """
         return tuple(_apply_thresholds(rule, self) for rule in RULES if rule.id not in self.off)
 
     @classmethod
@@ -127,7 +132,7 @@ class Policy:
         return cls(name=name, off=off, thresholds=changed, fingerprint=_fingerprint(off, changed))
 
     def rule(self, name: str) -> Rule:
-        """Return a rule with the thresholds of this policy, even if the rule is turned off.
+        """Return a rule with this policy's thresholds, even if it is off.
 
         Raises:
             InvalidRequest: No rule has this id.
@@ -155,7 +160,9 @@ def require_rule(name: str, remedy: str, where: str = "rule") -> Rule:
 
 
 def explain(name: str, policy: Policy | None = None) -> str:
-    r"""Return a description of a rule: title, severity, condition, thresholds, source and remedy, one per line.
+    r"""Return a description of a rule.
+
+    Its lines are title, severity, condition, thresholds, source, remedy.
 
     Raises:
         InvalidRequest: No rule has this id.

@@ -41,7 +41,8 @@ from outreach_async.fake import FakeService, FakeTransport, faults
 async def main() -> None:
     fake = FakeService()
     workspace = fake.add_workspace()
-    fake.faults.script("create_contact", faults.commit_then(faults.reset()))  # the contact is stored, but the response is lost
+    # the contact is stored, but the response is lost
+    fake.faults.script("create_contact", faults.commit_then(faults.reset()))
     rows = [{"email": "ann@company.example"}, {"email": "  "}]
     async with OutreachClient(
         transport=FakeTransport(fake), workspace=workspace, owner_key=fake.add_owner_key(workspace)
@@ -118,7 +119,7 @@ async def main() -> None:
     async with OutreachClient() as client:
         async with client.contacts.create_many(rows, concurrency=4, journal="run.db") as outcomes:
             async for outcome in outcomes:
-                outcomes.drain()  # as on Ctrl-C: pull no more rows, and let the requests in flight finish
+                outcomes.drain()  # as on Ctrl-C: finish the requests in flight
         before = Store("run.db").report()
         await client.contacts.create_many(rows, journal="run.db", resume=True)
     print(before.state, "and", Store("run.db").report().state, "with", Store("run.db").report().rows)

@@ -41,8 +41,7 @@ class ContactOutcome:
         possible: Every outcome that is consistent with what is known about
             the attempts.
         attempts: Number of attempts to send the row.
-        error: The error of a row that failed or was not sent; otherwise
-            `None`.
+        error: The error of a row that failed or was not sent, or `None`.
         repeats: Index of the row with the same e-mail because of which
             this row was not sent or was rejected; otherwise `None`.
         target: Ids of the row's workspace and campaign. Both are `None` if
@@ -252,8 +251,7 @@ class LedgerCounts:
         expired: Rows whose entry is older than `max_age`.
         uncertain: Rows whose contact may have been changed by an attempt
             without an answer.
-        unchanged: Rows that are not sent, because the contact has their
-            values.
+        unchanged: Rows not sent, because the contact has their values.
         excluded: Rows that are not sent, because the person must not be
             written to. What the ledger knows of the contact stays.
         gone: Contacts of the ledger that the input does not have; `None`
@@ -305,8 +303,7 @@ class BulkReport(TabularReport):
 
     Attributes:
         rows: Number of rows whose outcome was returned.
-        outcomes: Number of rows by outcome, 0 for those that did not
-            occur.
+        outcomes: Number of rows by outcome; 0 for one that did not occur.
         uncertain: Number of rows with more than one possible outcome.
         repeats: Number of `not_applied` rows that another row with the
             same e-mail replaced.
@@ -317,7 +314,8 @@ class BulkReport(TabularReport):
 
     Example:
         ```python
-        report = await client.contacts.create_many([{"email": "ann@company.example"}, {"email": "bo@acme.example"}])
+        rows = [{"email": "ann@company.example"}, {"email": "bo@acme.example"}]
+        report = await client.contacts.create_many(rows)
         print(report.rows, report.outcomes[Outcome.ADDED], report.outcomes[Outcome.SKIPPED], report.uncertain)  # -> 2 1 1 0
         ```
     """

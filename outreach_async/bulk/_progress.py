@@ -31,8 +31,7 @@ class BulkProgress:
         rows: Number of rows with an outcome, including those of earlier
             processes of a resumed run.
         total: Number of rows in the input; `None` if unknown.
-        rate: Recent rate, in rows per second; at most the client's rate
-            limit.
+        rate: Recent rate, in rows per second; at most the client's.
         state: `running`; `throttled` while the service's limits delay
             requests; `paused` while nothing is sent, because the service
             is down or has requested a delay.

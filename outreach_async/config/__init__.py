@@ -5,9 +5,9 @@ workspaces. `outreach-async config init` writes a file to start with. This
 one names three workspaces, and says where the owner keys are:
 
     base_url = "https://api.example"
-    rate = 20                                      # requests per second, of all workspaces without a rate of their own
+    rate = 20             # requests per second, without a workspace's own
     owner_key = { env = "OUR_KEY" }
-    workspace = "retail"                           # what commands read without --workspace
+    workspace = "retail"  # what commands read without --workspace
 
     [workspaces]
     acme = { id = "space_1", groups = ["retail"] }

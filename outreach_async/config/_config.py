@@ -132,8 +132,7 @@ class ConfiguredWorkspace:
         name: Name of the workspace; its id if the file does not name it.
         id: Id of the workspace.
         groups: Names of the groups that it belongs to.
-        owner_key: Where its own owner key is stored; `None` if it has
-            none.
+        owner_key: Where its own owner key is stored; `None` if nowhere.
         rate: Its own maximum rate, in requests per second; `None` if it
             has none.
 

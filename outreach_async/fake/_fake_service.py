@@ -120,8 +120,7 @@ class FakeService:
     and tasks: requests run one at a time.
 
     Args:
-        seed: Seed for generated data: the same calls produce the same
-            bytes.
+        seed: Seed for generated data: equal calls produce equal bytes.
         behaviour: How the fake interprets rules that the service's API
             documentation leaves open.
         clock: The start time as an ISO 8601 string: the time stands still
@@ -308,8 +307,7 @@ class FakeService:
             name: The campaign's name; `Campaign` if not given.
             status: `draft` (the default), `live`, `paused`, or any other
                 status, to test how a client handles it.
-            mailboxes: Ids of the mailboxes that the campaign sends
-                through.
+            mailboxes: Ids of the mailboxes that send for the campaign.
             steps: The steps in order. A step is a string of template
                 letters, such as `A|B|PER`, or a mapping with any of `id`,
                 `status`, `wait_time` (milliseconds), `left_to_send`,
@@ -322,8 +320,7 @@ class FakeService:
                 default those that step 1 was or will be sent to.
             bounces_num: Number of bounced e-mails; by default generated
                 for steps with `sent`, and 0 otherwise.
-            interested_num: Number of interested replies, with the same
-                default.
+            interested_num: Number of interested replies; the same default.
             created: Creation time in Unix seconds; now if not given.
             last_activity: Unix seconds, `None` for never, or `auto` (the
                 default): a recent time if any e-mail was sent.
@@ -378,8 +375,7 @@ class FakeService:
             rows: Number of contacts to generate; or mappings with `email`,
                 optionally `id`, and fields by code.
             campaign: Id of a campaign that the contacts join.
-            owner_key: By default the first key with access to the
-                workspace.
+            owner_key: By default, the workspace's first key.
 
         Raises:
             TypeError: A row has an unknown key, or a value has the wrong

@@ -121,8 +121,7 @@ class RateLimit:
             same owner key (`key`; requests without a key are counted
             together), requests for the same workspace (`workspace`), or
             all requests (`all`).
-        retry_after: Format of `Retry-After`: whole seconds or an HTTP
-            date.
+        retry_after: Format of `Retry-After`: whole seconds or HTTP date.
 
     Example:
         ```python
@@ -195,8 +194,7 @@ class Behaviour:
             have: 400 (`reject`), `ignore` or `store`.
         unknown_body: C21. An unknown field other than `custom_<n>`:
             `ignore`, 400 (`reject`) or `store`.
-        skip_enrols: C10. If true, a skipped contact still joins the
-            campaign.
+        skip_enrols: C10. If true, a skipped contact joins the campaign.
         overwrite_unsent: C11. Whether `overwrite` keeps (`keep`) or clears
             (`clear`) a field that was not sent.
         overwrite_blank: C12. Whether `overwrite` clears (`clear`) or keeps

@@ -74,8 +74,7 @@ class Fault:
 
     Attributes:
         label: The fault as it is written in code, such as `status(503)`.
-        commits: Whether the service executes the request before the fault
-            fires.
+        commits: Whether the service first executes the request.
 
     Example:
         ```python
@@ -248,7 +247,7 @@ def hang() -> Fault:
 
     Example:
         ```python
-        fake.faults.script("create_contact", hang())  # the client's timeout ends the attempt
+        fake.faults.script("create_contact", hang())  # the timeout ends the attempt
         ```
     """
     return _wire_fault("hang", seconds=math.inf)
@@ -381,7 +380,8 @@ def commit_then(fault: Fault) -> Fault:
 
     Example:
         ```python
-        fake.faults.script("create_contact", commit_then(reset()))  # the contact is stored, but the response is lost
+        # the contact is stored, but the response is lost
+        fake.faults.script("create_contact", commit_then(reset()))
         ```
     """
     require_fault(fault)
@@ -464,8 +464,7 @@ class Faults:
 
         Args:
             operation: One of `OPERATIONS`.
-            faults: Faults in order, with `ok` for a request without a
-                fault.
+            faults: Faults in order; `ok` is for a request without one.
 
         Raises:
             ValueError: The operation does not exist.

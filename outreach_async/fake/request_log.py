@@ -39,8 +39,7 @@ class Recorded:
             credentials.
         json: The parsed body, including the owner key; `None` if the body
             was missing, not read or not strict JSON.
-        status: Status of the response; `None` if a fault withheld the
-            response.
+        status: Status of the response; `None` if a fault withheld it.
         hints: Human-readable hints about ignored values and likely
             mistakes.
         served: Whether the service executed the request, even if a fault

@@ -1,4 +1,4 @@
-"""Guides to what no single package explains: the concepts, operating a client, the command line, and performance.
+"""Guides to what no single package explains.
 
 Read `outreach_async.guides.concepts` first: every other guide uses its
 words. Then read the guide of your task:

@@ -1,4 +1,4 @@
-"""The command line: options that all commands share, imports, outputs, audits and exit codes.
+"""The command line, and its exit codes.
 
 Install the extra `cli`. Every command has `-h`. Values come from options,
 then from the environment, then from a file:

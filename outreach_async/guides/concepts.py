@@ -1,7 +1,8 @@
-"""The words of this library: workspace, campaign, outcome and certainty, journal and ledger, rate, and fake.
+"""The words of this library: what they mean.
 
-Every other guide uses these words. This program meets most of them, on a
-fake:
+They are workspace, campaign, outcome and certainty, journal and ledger,
+rate, and fake. Every other guide uses these words. This program meets most
+of them, on a fake:
 
 ```python
 import anyio
@@ -11,7 +12,8 @@ from outreach_async.fake import FakeService, FakeTransport, faults
 fake = FakeService()
 workspace = fake.add_workspace()
 key = fake.add_owner_key(workspace)
-fake.faults.script("create_contact", faults.commit_then(faults.reset()))  # the first response is lost
+# the first response is lost
+fake.faults.script("create_contact", faults.commit_then(faults.reset()))
 
 
 async def main() -> None:

@@ -1,9 +1,10 @@
-"""Every night, send only what changed: a ledger remembers the last certain outcome of each contact, over any number of runs.
+"""Every night, send only what changed.
 
-With `ledger="contacts.ledger"`, a run compares each row with the last row
-that was sent for its contact. A row without a difference is not sent: its
-outcome is `unchanged`, with the contact's id. The call is the same every
-night, with any input, and after any crash.
+A ledger remembers the last certain outcome of each contact, over any
+number of runs. With `ledger="contacts.ledger"`, a run compares each row
+with the last row that was sent for its contact. A row without a difference
+is not sent: its outcome is `unchanged`, with the contact's id. The call is
+the same every night, with any input, and after any crash.
 
 ```python
 import anyio
@@ -191,8 +192,9 @@ or a column `campaign`, sends each row to its own campaign, by id or name.
     # cron: every night at two
     0 2 * * *  cd /srv/crm && .venv/bin/outreach-async import people.csv --ledger crm.db --duplicates overwrite --results ids.csv
 
-    # systemd: a timer with OnCalendar=02:00, and a service that is started again if the service was down or the process died.
-    # If rows failed or the run stopped, it fails, and waits for someone to look.
+    # systemd: a timer with OnCalendar=02:00, and a service that is started
+    # again if the service was down or the process died. If rows failed or
+    # the run stopped, it fails, and waits for someone to look.
     [Service]
     Type=oneshot
     WorkingDirectory=/srv/crm

@@ -1,4 +1,4 @@
-"""Notebooks: await in cells, tables of pages and reports, and data frames of pandas and polars.
+"""Notebooks: cells, tables and data frames.
 
 A notebook runs an event loop, so cells await the client, without
 `asyncio.run`. A first cell opens a client, here on a fake:
@@ -12,7 +12,8 @@ fake = FakeService()
 workspace = fake.add_workspace()
 fake.add_mailboxes(workspace, 214, spf=False)
 
-client = OutreachClient(transport=FakeTransport(fake), workspace=workspace)  # or OutreachClient(), from OUTREACH_* variables
+# or OutreachClient(), from OUTREACH_* variables
+client = OutreachClient(transport=FakeTransport(fake), workspace=workspace)
 page = await client.mailboxes.list(display=100)
 frame = page.to_frame("pandas")
 print(frame.shape, len(repr(page)) < 2000)  # -> (100, 24) True

@@ -1,4 +1,4 @@
-"""Operate a client: time limits, retries, rates, errors, failures of bulk runs, logs, events and metrics.
+"""Operate a client: limits, errors, events.
 
 ```python
 import anyio
@@ -7,7 +7,7 @@ from outreach_async.fake import FakeService, FakeTransport, faults
 
 fake = FakeService()
 workspace = fake.add_workspace()
-fake.faults.add(faults.status(429, retry_after=60))  # the service refuses for a minute
+fake.faults.add(faults.status(429, retry_after=60))  # for a minute
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""Performance: what requests, rows and pages cost, beside other clients, and how to measure it yourself.
+"""What requests, rows and pages cost.
 
 The figures are CPU time of the client, divided by that of a hand-written
 loop on one `httpx.AsyncClient` (lower is better), with 64 requests in

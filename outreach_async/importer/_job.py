@@ -62,7 +62,7 @@ class ImportJob:
         Path("people.csv").write_text("E-mail,Plan\nann@company.example,gold\n,basic\n")
         job = ImportJob(file=open_file("people.csv"), checks=CheckPolicy.of(["phone=error"]))
         mapped = await job.map(client)
-        found = await mapped.check()  # reads the whole file, and sends nothing
+        found = await mapped.check()  # reads the file, sends nothing
         print(mapped.mapping, found.sent)  # -> {'E-mail': 'email', 'Plan': 'custom_1'} 1
         report = await client.contacts.create_many(mapped.rows())
         ```
@@ -290,8 +290,7 @@ class Preflight:
         excluded: Number of rows of people who must not be written to.
         superseded: Number of rows that are not sent because another row
             with their e-mail counts.
-        repeated: Number of rows with the e-mail and the target of an
-            earlier row.
+        repeated: Number of rows with e-mail and target of an earlier one.
         findings: The findings, in groups with a count and a few examples.
         unit: What the number of a row counts, as for `File.unit`.
         repeats: Policy for e-mails that occur more than once, as for

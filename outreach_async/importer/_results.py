@@ -84,8 +84,7 @@ class RowOutcome:
         headers: The names of the columns.
         text: The row as in the file, if its cells do not show it, or if it
             is a repeat.
-        file: Path or URL of the file; `None` if it is unknown, or a
-            stream.
+        file: Path or URL of the file; `None` if unknown, or a stream.
         unit: What the number counts.
 
     Example:
@@ -265,7 +264,8 @@ def spooled_rejects(journal: store.Store) -> tuple[tuple[str, ...], Iterator[Row
     Example:
         ```python
         fake.faults.script("create_contact", faults.status(422))
-        await client.contacts.create_many([{"email": "ann@company.example", "city": "Lyon"}], journal="run.db", spool=True)
+        rows = [{"email": "ann@company.example", "city": "Lyon"}]
+        await client.contacts.create_many(rows, journal="run.db", spool=True)
         headers, rejects = spooled_rejects(Store("run.db"))
         print(headers, [row.cells for row in rejects])  # -> ('email', 'city') [['ann@company.example', 'Lyon']]
         ```

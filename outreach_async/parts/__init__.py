@@ -18,7 +18,10 @@ if __name__ == "__main__":
     made = plan(["may.csv", "june.csv"], overrides={"Firm": "company_name"})
     print(made.rows, "rows in parts of", [part.rows for part in made.parts])
     # -> 5 rows in parts of [2, 1, 2]
-    connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=os.environ["OUTREACH_WORKSPACE"])
+    connection = Connection(
+        base_url=os.environ["OUTREACH_BASE_URL"],
+        workspace=os.environ["OUTREACH_WORKSPACE"],
+    )
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         jobs = [pool.submit(import_part, part, "journals", connection) for part in made.parts]
         report = merge_reports(job.result() for job in jobs)
@@ -182,12 +185,15 @@ Spark can run `import_part` directly; the examples below were run with Ray
 any number of times. Turn off speculative execution.
 
     # Ray
-    task = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])(import_part)
-    report = merge_reports(ray.get([task.remote(part, folder, connection) for part in made.parts]))
+    remote = ray.remote(max_retries=10, retry_exceptions=[BulkSuspended])
+    task = remote(import_part)
+    runs = [task.remote(part, folder, connection) for part in made.parts]
+    report = merge_reports(ray.get(runs))
 
     # Spark
     parts = spark.sparkContext.parallelize(made.parts, len(made.parts))
-    report = merge_reports(parts.map(lambda part: import_part(part, folder, connection)).collect())
+    runs = parts.map(lambda part: import_part(part, folder, connection))
+    report = merge_reports(runs.collect())
 """
 
 from outreach_async.parts._planning import ImportPlan, Part, check, plan

@@ -305,8 +305,7 @@ class FailedRow:
         message: The error's message.
         workspace: Id of the row's workspace; `None` if the row names a
             target that is unknown.
-        campaign: Id of the row's campaign; `None` if it has none, or an
-            unknown one.
+        campaign: Id of the row's campaign; `None` if unknown or none.
 
     Example:
         ```python

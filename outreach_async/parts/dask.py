@@ -19,7 +19,10 @@ if __name__ == "__main__":
     Path("may.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
     Path("june.csv").write_text("E-mail\ncy@company.example\ndee@company.example\n")
     made = plan(["may.csv", "june.csv"])
-    connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=os.environ["OUTREACH_WORKSPACE"])
+    connection = Connection(
+        base_url=os.environ["OUTREACH_BASE_URL"],
+        workspace=os.environ["OUTREACH_WORKSPACE"],
+    )
     journal = f"file://{Path('journals').absolute()}"
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,

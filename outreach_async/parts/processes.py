@@ -12,7 +12,10 @@ from outreach_async.parts.processes import ProcessImport
 if __name__ == "__main__":
     Path("people.csv").write_text("E-mail\nann@company.example\nbo@company.example\n")
     made = plan(["people.csv"], parts=2, journal="journals")
-    connection = Connection(base_url=os.environ["OUTREACH_BASE_URL"], workspace=os.environ["OUTREACH_WORKSPACE"])
+    connection = Connection(
+        base_url=os.environ["OUTREACH_BASE_URL"],
+        workspace=os.environ["OUTREACH_WORKSPACE"],
+    )
     with ProcessImport(made, connection, processes=2, journal="journals", rate=100.0) as run:
         for report in run:
             print(report.rows, "rows;", run.report.rows, "of", made.rows)

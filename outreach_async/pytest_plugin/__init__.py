@@ -42,10 +42,12 @@ The marker, with all its arguments:
 
     @pytest.mark.outreach(
         seed=7,
-        world="world.json",          # or the document itself; a path is relative to the test file
-        behaviour="strict",          # "documented", "lenient", "pairwise", "behaviour.toml", {"past_end": "clamp"}, a Behaviour
+        world="world.json",  # relative to the test file; or the document
+        # or "documented", "lenient", "pairwise", "behaviour.toml",
+        # {"past_end": "clamp"}, a Behaviour
+        behaviour="strict",
         faults={"create_contact": [faults.status(503), faults.ok]},
-        unfired="ignore",            # by default, a test fails if one of its faults never fired
+        unfired="ignore",  # else a fault that never fires fails the test
     )
 
 You can also put the marker on classes and modules; each argument is taken

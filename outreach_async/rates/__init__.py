@@ -3,8 +3,7 @@
 `Rate` is the protocol, `RateCoordinator` divides the rate, and
 `SharedRate` is for one process. A service limits all clients of a key
 together. Clients that learn the limit independently starve one another.
-With a `Rate`, clients report their usage and receive shares of one common
-rate:
+With a `Rate`, clients report their usage and get shares of one rate:
 
 1. A client reports its usage about four times a second, or twice a second
    while it is idle. Requests never wait for a report.

@@ -125,8 +125,7 @@ class JournalReport(BulkReport):
         workspace: Workspace id.
         source: Name of the input; `None` if unknown.
         fingerprint: Fingerprint of the whole input; `None` if unknown.
-        mapping: Field codes by column name; `None` if the input had no
-            columns.
+        mapping: Field codes by column name; `None` without columns.
         spooled: Number of rows of the input, if the journal stores all of
             them; otherwise `None`.
 

@@ -64,7 +64,8 @@ class LedgerReport(TabularReport):
 
     Example:
         ```python
-        await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+        rows = [{"email": "ann@company.example"}]
+        await client.contacts.create_many(rows, ledger="contacts.ledger", changed="ignore")
         report = Store("contacts.ledger").contacts()
         print(report.contacts, report.uncertain, report.gone, len(report.runs))  # -> 1 0 0 1
         ```
@@ -89,7 +90,8 @@ class LedgerReport(TabularReport):
 
         Example:
             ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+            rows = [{"email": "ann@company.example"}]
+            await client.contacts.create_many(rows, ledger="contacts.ledger", changed="ignore")
             print(Store("contacts.ledger").contacts().to_dict()["contacts"])  # -> 1
             ```
         """
@@ -158,7 +160,8 @@ class Store:
         store = Store("run.db", source="list of May")
         await client.contacts.create_many([{"email": "ann@company.example"}], journal=store)
         print(Store("run.db").report().source)  # -> list of May
-        await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", duplicates="overwrite")
+        rows = [{"email": "ann@company.example"}]
+        await client.contacts.create_many(rows, ledger="contacts.ledger", duplicates="overwrite")
         print(Store("contacts.ledger").contacts().contacts)  # -> 1
         ```
     """
@@ -280,7 +283,8 @@ class Store:
 
         Example:
             ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}, {"email": ""}], journal="run.db")
+            rows = [{"email": "ann@company.example"}, {"email": ""}]
+            await client.contacts.create_many(rows, journal="run.db")
             print([(outcome.index, outcome.status.value) for outcome in Store("run.db").outcomes()])
             # -> [(0, 'added'), (1, 'rejected')]
             ```
@@ -360,7 +364,8 @@ class Store:
 
         Example:
             ```python
-            await client.contacts.create_many([{"email": "ann@company.example"}], ledger="contacts.ledger", changed="ignore")
+            rows = [{"email": "ann@company.example"}]
+            await client.contacts.create_many(rows, ledger="contacts.ledger", changed="ignore")
             print(Store("contacts.ledger").contacts().contacts)  # -> 1
             ```
         """

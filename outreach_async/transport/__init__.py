@@ -136,7 +136,8 @@ wrapped transport, so that errors mask them.
 
 ```python
 import anyio
-from outreach_async import HttpxTransport, Middleware, OutreachClient, Progress, Request, Response, Transport
+from outreach_async import HttpxTransport, Middleware, OutreachClient
+from outreach_async import Progress, Request, Response, Transport
 
 
 class Signing(Middleware):
@@ -145,7 +146,8 @@ class Signing(Middleware):
         self.secrets = (*self.secrets, "hunter2")
 
     async def send(self, request: Request, progress: Progress, /) -> Response:
-        signed = Request(request.method, request.target, {**request.headers, "x-signature": "hunter2"}, request.body)
+        headers = {**request.headers, "x-signature": "hunter2"}
+        signed = Request(request.method, request.target, headers, request.body)
         return await super().send(signed, progress)
 
 

@@ -55,10 +55,8 @@ class SocketTransport(BaseTransport):
 
     Args:
         base_url: The service's base URL.
-        max_in_flight: Maximum number of connections, and of concurrent
-            exchanges.
-        proxy: Must be `None`, because this transport does not support
-            proxies.
+        max_in_flight: Maximum number of connections and exchanges at once.
+        proxy: Must be `None`: this transport does not support proxies.
         trust_env: Whether to use the environment's certificates. If true,
             and the environment sets a proxy for the URL, the constructor
             raises `InvalidRequest`.

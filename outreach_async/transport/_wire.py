@@ -195,7 +195,8 @@ class Middleware:
         ```python
         class Tagged(Middleware):
             async def send(self, request: Request, progress: Progress, /) -> Response:
-                tagged = Request(request.method, request.target, {**request.headers, "x-run": "7"}, request.body)
+                headers = {**request.headers, "x-run": "7"}
+                tagged = Request(request.method, request.target, headers, request.body)
                 return await super().send(tagged, progress)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import attrs
@@ -36,6 +37,7 @@ from support.docs import (
 )
 from support.tables import check_rows
 
+import outreach_async
 from outreach_async import NewContact
 from outreach_async.audit import Policy
 from outreach_async.fake import FakeService
@@ -240,16 +242,28 @@ def test_the_text_of_a_public_docstring_fits_pydoc_on_a_terminal_of_80_columns()
 
 def wide_lines(text: str, width: int) -> Iterator[str]:
     """Yield the lines that are wider, and can be wrapped. Programs, commands and names of attributes cannot."""
-    summary = text.partition("\n")[0]
-    if len(summary) > width and re.match(rf".{{1,{width - 1}}}[.!?] [A-Z`*]", summary):
-        yield summary  # its first sentence would fit alone
     section = ""
-    for line in re.sub(r"^ *```\w*\n.*?```$", "", text, flags=re.MULTILINE | re.DOTALL).splitlines()[1:]:
+    for line in re.sub(r"^ *```\w*\n.*?```$", "", text, flags=re.MULTILINE | re.DOTALL).splitlines():
         if line and not line.startswith(" "):
             section = line
         described = section in {"Args:", "Attributes:", "Raises:"} and not re.match(r" +(\w+, ){6}", line)
         if len(line) > width and (described or not line.startswith((" ", "|"))):
             yield line
+
+
+@cache
+def summaries() -> frozenset[str]:
+    """Return the first lines of all docstrings of the package."""
+    sources = (path.read_text(encoding="utf-8") for path in Path(outreach_async.__file__).parent.rglob("*.py"))
+    return frozenset(line for source in sources for line in re.findall(r'^ *r?"""(.+?)(?:"""|$)', source, re.MULTILINE))
+
+
+@pytest.mark.parametrize("module", GUIDES)
+def test_a_summary_fits_pydoc_on_a_terminal_of_80_columns(module: str) -> None:
+    shown = pydoc.plain(pydoc.render_doc(importlib.import_module(module))).splitlines()
+    own = [line for line in shown if line.lstrip(" |").removeprefix(f"{module} - ") in summaries()]
+    assert own
+    assert [line for line in own if len(line) > 79] == []
 
 
 def test_the_files_shown_in_docstrings_can_be_read(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-r"""Keep what the service forgets: the figures of every audit, in one SQLite file.
+r"""Keep the figures of every audit in a file.
 
-The service returns current totals only. A history stores the totals that
-each audit reads, and computes the figures of each day:
+The service returns current totals only. A history, an SQLite file, stores
+the totals that each audit reads, and computes the figures of each day:
 
 ```python
 import anyio
@@ -158,7 +158,7 @@ _MOVE: Final = "move it away and restore a copy, or start a new history"
 
 
 class HistoryError(OutreachError):
-    """A history cannot be read or written, for example because the disk is full or the file is damaged.
+    """A history cannot be read or written (disk full, file damaged, ...).
 
     Example:
         ```python
@@ -241,8 +241,7 @@ class History:
 
     Args:
         path: Path of the file; `append` creates it.
-        address: Base URL of the service. A history of another service is
-            refused.
+        address: Base URL of the service; that of another is refused.
         clock: Returns the time of now, in Unix seconds. Snapshots that are
             later are those of a clock that was ahead.
 
@@ -274,11 +273,11 @@ class History:
 
     @property
     def exists(self) -> bool:
-        """True if the file exists and is not empty. A process that is killed while it creates a history leaves an empty file."""
+        """True if it exists, and not as the empty file of a killed process."""
         return self.path.exists() and (not self.path.is_file() or self.path.stat().st_size > 0)
 
     def append(self, report: Report, readings: Readings) -> bool:
-        """Append what an audit read, completely or not at all: its report and the `Readings` that were passed to it.
+        """Append an audit's report and its `Readings`: all, or nothing.
 
         Returns:
             True; False if nothing was appended, because the history has a
@@ -307,7 +306,7 @@ class History:
         return False
 
     def refusal(self, report: Report) -> str | None:
-        """Return why `append` would not append a report, with the remedy; `None` if it would.
+        """Return why `append` refuses a report, with the remedy, or `None`.
 
         Example:
             ```python
@@ -335,10 +334,11 @@ class History:
         )
 
     def baseline(self, workspaces: Sequence[str], *, until: float | None = None) -> Report | None:
-        """Return the last readings of workspaces as a report, for `report.since` and `build_brief`; `None` if there are none.
+        """Return the last readings of workspaces as a report; `None` if none.
 
-        If a workspace could not be read in the last audit, the baseline
-        has its reading before; `last_read` has the time.
+        `report.since` and `build_brief` take it. If a workspace could not
+        be read in the last audit, the baseline has its reading before;
+        `last_read` has the time.
 
         Args:
             workspaces: Ids of the workspaces.
@@ -365,7 +365,9 @@ class History:
             return read_baseline(db if until is None else copy, [trim(workspace) for workspace in workspaces])
 
     def readings(self, since: float) -> list[tuple[float, Readings]]:
-        """Return the times of audits and what they have read, oldest first, for `outreach_async.audit.plan.build_plan`.
+        """Return what audits have read, with times, oldest first.
+
+        `outreach_async.audit.plan.build_plan` takes them.
 
         Args:
             since: Time in Unix seconds; earlier audits are left out.
@@ -426,7 +428,9 @@ class History:
             return [DayFigures(**dict(zip(names, row, strict=True))) for row in rows]
 
     def opened(self, workspaces: Sequence[str]) -> dict[tuple[str, str, str], float]:
-        """Return since when findings are open, in Unix seconds, by workspace, rule and severity. The oldest finding counts.
+        """Return when findings opened, by workspace, rule and severity.
+
+        Times are in Unix seconds. The oldest finding counts.
 
         Example:
             ```python
@@ -442,7 +446,7 @@ class History:
 
     @contextmanager
     def tables(self) -> Iterator[dict[str, tuple[list[str], Iterator[tuple[Any, ...]]]]]:
-        """Provide the columns and the rows of every table and view by its name, as of one moment.
+        """Provide columns and rows of every table and view, as of one moment.
 
         Example:
             ```python

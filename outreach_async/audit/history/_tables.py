@@ -278,11 +278,11 @@ Record: TypeAlias = tuple[tuple[Any, ...], tuple[Number | None, ...]]  # labels 
 
 
 class Readings:
-    """Collects the mailboxes, campaigns and steps that an audit reads, for `History.append`.
+    """Collects an audit's mailboxes, campaigns and steps for a history.
 
     A report contains only the mailboxes with findings. Pass an instance as
-    `readings` to one call of `audit` or `stream`. It takes about 600 bytes
-    for each mailbox.
+    `readings` to one call of `audit` or `stream`, then to
+    `History.append`. It takes about 600 bytes for each mailbox.
 
     Example:
         ```python

@@ -1,7 +1,8 @@
-"""Render a report or a brief as text, Markdown, HTML, JSON or a message of Slack, or summarize it.
+"""Render or summarize a report or a brief.
 
-The formats `html` and `prometheus` need the extras of the same names.
-`REPORT_FORMATS` and `BRIEF_FORMATS` have the names of all:
+The formats are text, Markdown, HTML, JSON, messages of Slack and more;
+`html` and `prometheus` need the extras of the same names. `REPORT_FORMATS`
+and `BRIEF_FORMATS` have the names of all:
 
 ```python
 from pathlib import Path
@@ -102,7 +103,7 @@ def render_json(report: Report) -> Iterator[str]:
 
 
 def schema(model: type[Report | Brief] = Report) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of the result of `Report.to_dict`, or of `Brief.to_dict`.
+    """Return the JSON Schema (draft 2020-12) of a report or brief as JSON.
 
     Example:
         ```python
@@ -169,7 +170,7 @@ def iterate(
     opened: Opened = MappingProxyType({}),
     link: str | None = None,
 ) -> Iterable[str]:
-    """Render a report or a brief in pieces, as `write` does, so that a large report need not be in memory as one string.
+    """Render a report or a brief in pieces, as `write` does, to save memory.
 
     Raises:
         InvalidRequest: The format is unknown, the extra it needs is not
@@ -221,7 +222,7 @@ def write(
 
 
 def require_extra(form: str) -> None:
-    """Check that the extra that a format needs is installed, before an audit of minutes is written in it.
+    """Check that a format's extra is installed, before an audit of minutes.
 
     Raises:
         InvalidRequest: It is not installed.
@@ -269,9 +270,10 @@ Example:
 
 
 def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> bool:
-    """Return whether a file begins like a report, or a brief, in a format, and may therefore be replaced by one.
+    """Return whether a file begins like a report or a brief in a format.
 
-    The format `client` is that of the pages of `render_clients`.
+    Such a file may be replaced by one. The format `client` is that of the
+    pages of `render_clients`.
 
     Example:
         ```python
@@ -284,7 +286,7 @@ def has_format(form: str, path: Path, model: type[Report | Brief] = Report) -> b
 
 
 def format_of(name: str) -> str:
-    """Return the name of the format for a file name, such as `markdown` for `audit.md`.
+    """Return a file name's format, such as `markdown` for `audit.md`.
 
     Raises:
         InvalidRequest: The name's suffix belongs to no format.
@@ -307,7 +309,7 @@ _MAX_STEM: Final = 120  # bytes
 
 
 def name_pages(workspaces: Iterable[str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the name of the files of each workspace, without a suffix, by workspace id: its name, or else its id.
+    """Return each workspace's file name without suffix: its name, else id.
 
     Example:
         ```python
@@ -335,7 +337,7 @@ def _stem_of(name: str) -> str:
 def render_folder(
     whole: Report, parts: Sequence[Report], *, days: Iterable[DayFigures] = (), opened: Opened = MappingProxyType({})
 ) -> dict[str, str]:
-    """Return the files of a folder by name: the index, and a page and a JSON report for each workspace.
+    """Return files by name: the index, and pages and JSON of workspaces.
 
     Args:
         whole: The report on all workspaces, for the index, which links to
@@ -374,7 +376,9 @@ def render_clients(
     note: str = "",
     logo: bytes = b"",
 ) -> dict[str, str]:
-    """Return a page for each client by file name: what was sent in a period, compared with as many days before it.
+    """Return a page for each client by file name: what was sent in a period.
+
+    Figures are compared with those of as many days before the period.
 
     Args:
         history: The history, whose audits have read campaigns.

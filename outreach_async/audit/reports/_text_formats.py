@@ -82,7 +82,7 @@ def render_text(view: Report | Brief) -> str:
 
 @attrs.frozen
 class StyledReport:
-    """A report or a brief that a console of rich prints in colours, as wide as the console.
+    """A report or a brief that rich prints in colours and a console's width.
 
     Attributes:
         report: The `Report` or `Brief` to print.
@@ -260,7 +260,7 @@ _ESCAPES: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def require_link(link: str | None) -> None:
-    """Check the URL of the whole report, before an audit of minutes ends in a message that cannot link to it.
+    """Check the URL to which a message links, before an audit of minutes.
 
     Raises:
         InvalidRequest: It is not a URL that a message of Slack can have.

@@ -1,7 +1,8 @@
-"""Build a daily brief: a one-page summary of the changes since the last brief, and of the open tasks.
+"""A daily brief of changes and tasks.
 
-The findings with the same rule and severity become one task with a
-remedy. A history stores what the next brief compares with:
+It is one page, with the changes since the last brief, and the open tasks.
+The findings with the same rule and severity become one task with a remedy.
+A history stores what the next brief compares with:
 
 ```python
 import anyio
@@ -60,7 +61,9 @@ __all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "
 
 @attrs.frozen(kw_only=True)
 class Task:
-    """The findings with the same rule and severity, with the recommended action. Each finding belongs to exactly one task.
+    """The findings of one rule and severity, with the recommended action.
+
+    Each finding belongs to exactly one task.
 
     Attributes:
         rule, title, source, condition: As of the `Rule`, with the
@@ -108,17 +111,17 @@ class Task:
 
     @property
     def where(self) -> str:
-        """The name of the group, or the number of groups, such as `3 domains`."""
+        """The name of the group, or how many there are, such as `3 domains`."""
         return self.groups[0][0] if len(self.groups) == 1 else format_count(len(self.groups), self.group_kind)
 
     @property
     def extent(self) -> str:
-        """The number of affected mailboxes and groups, such as `2 mailboxes on 3 domains`."""
+        """How many mailboxes and groups, such as `2 mailboxes on 3 domains`."""
         return f"{format_count(self.mailboxes, 'mailbox')} on {self.where}" if self.mailboxes else self.where
 
     @property
     def news(self) -> str:
-        """The numbers of new and worse findings, such as `5 new, 1 worse`; `new` if all of several findings are new."""
+        """New and worse findings: `5 new, 1 worse`; `new` if all of them are."""
         if self.new == self.findings:
             return "new"
         return ", ".join(f"{count:,} {word}" for word, count in (("new", self.new), ("worse", self.worse)) if count)
@@ -126,7 +129,7 @@ class Task:
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """The conclusion of an audit, which all formats show: the verdict, the counts, what to do with mailboxes, and the tasks.
+    """The conclusion of an audit in all formats: verdict, counts and tasks.
 
     Attributes:
         at, since: Times of the audit and of the earlier one, in Unix
@@ -180,7 +183,7 @@ class Summary:
 
     @property
     def counted(self) -> str:
-        """The numbers of findings by severity, such as `0 critical, 1 error, 0 warnings, 2 notes`."""
+        """Findings by severity: `0 critical, 1 error, 0 warnings, 2 notes`."""
         return ", ".join(count_severity(severity, count) for severity, count in self.counts.items())
 
     @property
@@ -209,18 +212,18 @@ class Summary:
 
     @property
     def score_note(self) -> str:
-        """A sentence if the verdict is about campaigns, which do not lower the score; otherwise an empty string."""
+        """A note if campaigns decide the verdict, not the score; else empty."""
         urgent = any(task.group_kind == "campaign" and task.severity.reaches(Severity.ERROR) for task in self.tasks)
         return "The score is about mailboxes: problems of campaigns do not lower it." if urgent else ""
 
     @property
     def tone(self) -> str:
-        """The worst severity that has findings, which determines a colour; `good` without findings."""
+        """The worst severity with findings, for colours; `good` without any."""
         return next((severity.value for severity, count in self.counts.items() if count), "good")
 
 
 def summarize(report: Report) -> Summary:
-    """Return the conclusion of a report, and of its changes if `Report.since` has compared it.
+    """Return the conclusion of a report, and of what `Report.since` found.
 
     Example:
         ```python
@@ -532,7 +535,7 @@ class Brief(Summary):
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
-        """A workspace and a description for each gap in the data. No workspace is named if the gap concerns several."""
+        """A workspace (none if several) and a description for each data gap."""
         described = ((workspace.id, _describe_gap(workspace, self.since)) for workspace in self.workspaces)
         gaps = [(id_, text) for id_, text in described if text] + [(id_, "is no longer covered.") for id_ in self.dropped]
         shown = [(workspace_label(id_, self.names), replace_unprintable(text)) for id_, text in gaps[:_MAX_GAPS]]
@@ -548,7 +551,7 @@ class Brief(Summary):
         return self.changes.resolved - sum(task.findings for task in self.resolved) if self.changes else 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the brief as JSON-compatible values; `outreach_async.audit.reports.schema(Brief)` describes them.
+        """Return the brief as JSON values (see `reports.schema(Brief)`).
 
         Example:
             ```python
