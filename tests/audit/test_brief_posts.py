@@ -306,12 +306,15 @@ def test_a_history_without_so_early_an_audit_is_named(shell: Shell, tmp_path: Pa
 
 
 @pytest.mark.thorough
-def test_four_weeks_of_the_recipes_compare_days_and_weeks(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("start", ["30 7 * * 1-5", "ExecStart="], ids=["cron", "systemd"])
+def test_four_weeks_of_the_recipes_compare_days_and_weeks(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
     fake = create_demo_world()
     fake.advance(days=(3 - int(fake.now // DAY)) % 7 + 1)  # to a Monday
     daily, weekly = (
-        shlex.split(recipe(start).partition("outreach-async ")[2].replace("~", str(tmp_path)))
-        for start in ("30 7 * * 1-5", "0 8 * * 1 ")
+        shlex.split(re.sub("~|/var/lib/outreach", str(tmp_path), recipe(each).partition("outreach-async ")[2]))
+        for each in (start, "0 8 * * 1 ")
     )
     monkeypatch.setenv("OUTREACH_WORKSPACE", WORKSPACES[0])
     codes: list[int] = []
