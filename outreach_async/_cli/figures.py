@@ -286,7 +286,7 @@ def print_report(
         screen.print_line(f"list these rows with: {command}" if journal else "to list them, import with --journal", wrap=False)
     if total is None or report.rows >= total:
         return
-    again = f"resume with the same command and --journal {place} --resume."
+    again = f"run the same command again: it continues the run in {place}."
     if report.ledger is not None:
         again = "run the same command again: it sends what the ledger does not know."
     if report.ledger is not None or journal:  # the error that stopped a run is printed next

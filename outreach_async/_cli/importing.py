@@ -123,9 +123,13 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
 
         require_credentials(options)
         journal = settings["journal"]
-        if journal is not None and not settings["resume"] and Store(journal).exists():
-            other = "pass another journal, with --earlier unknown if some of the rows may have been sent"
-            raise click.UsageError(f"--journal {journal}: the journal exists; resume its run with --resume, or {other}.")
+        if journal is not None and not settings["resume"] and (store := Store(journal)).exists():
+            if store.report().state == "finished":
+                other = "pass another journal to send the rows again"
+                raise click.UsageError(
+                    f"--journal {journal}: its run is finished; add --resume to print its results, or {other}."
+                )
+            settings["resume"] = True
     names, refused = {name: id_ for id_, name in options.config.names.items()}, dict[str, str]()
     if names:
         from outreach_async._cli.connection import refused_workspaces

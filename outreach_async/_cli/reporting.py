@@ -21,7 +21,7 @@ from outreach_async._cli.files import RunState, open_output, settled
 from outreach_async._cli.importing import mapping_options
 from outreach_async._cli.messages import format_seconds
 from outreach_async._cli.output import Screen
-from outreach_async._cli.process import OK, SUSPENDED, exit_code_of_rows
+from outreach_async._cli.process import INCOMPLETE, OK, SUSPENDED, exit_code_of_rows
 from outreach_async._cli.values import Options
 from outreach_async._plumbing import (
     Targets,
@@ -305,7 +305,9 @@ def _report_run(wanted: _Wanted, location: files.JournalLocation) -> int:
 
 def _end(screen: Screen, figures: JournalReport, details: Mapping[str, Any]) -> int:
     screen.print_result({**figures.to_dict(), **details})
-    return exit_code_of_rows(figures.outcomes, figures.repeats) if figures.state == "finished" else SUSPENDED
+    if figures.state == "finished":
+        return exit_code_of_rows(figures.outcomes, figures.repeats)
+    return SUSPENDED if figures.state == "suspended" else INCOMPLETE
 
 
 def _report_parts(wanted: _Wanted, folder: files.JournalLocation, journals: Mapping[str, Store]) -> int:
@@ -384,4 +386,4 @@ def _print_report(screen: Screen, figures: JournalReport, source: Path | None = 
         option = "" if source is None else f" --input {shlex.quote(str(source))}"
         screen.print_line(f"uncertain outcomes: {figures.uncertain:,}; list these rows with --uncertain{option}")
     if figures.possibly_sent:
-        screen.print_line(f"marked rows without an outcome: {figures.possibly_sent:,}; resume the import with --resume")
+        screen.print_line(f"marked rows without an outcome: {figures.possibly_sent:,}; repeat the import")

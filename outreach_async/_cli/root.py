@@ -57,6 +57,7 @@ def outreach(**_shared: object) -> None:
     """Import contacts, audit mailboxes and list the contents of a workspace.
 
     Exit codes: 0 success; 1 findings at or above --fail-on, or a request refused by the service; 2 wrong usage; 3 incomplete
-    (rows rejected, unknown or not applied, or pages that could not be read); 69 a brief could not be posted; 75 suspended, can be
-    resumed; 77 not allowed (the service answered 401 or 403); 130 interrupted.
+    (rows rejected, unknown or not applied, or pages that could not be read); 69 a brief could not be posted; 75 suspended: the
+    same command continues later; 77 not allowed (the service answered 401 or 403, to an audit for every workspace); 130
+    interrupted.
     """

@@ -43,11 +43,11 @@ the sample is too small: 1 bounce in 10 e-mails proves little. The severity
 of a bounce rate therefore depends on its exact lower bound with 95 %
 confidence. A mailbox scores 100, multiplied by 0.1 for each critical
 finding, 0.5 for each error and 0.9 for each warning; see `Scores`.
-`report.exit_code("warning")` returns 77 if access was denied, 3 if the
-audit is incomplete, 1 if any finding is a warning or worse, and 0
-otherwise. `pandas.DataFrame(report.findings)` is a table of the findings;
-the same works for `actions`, `rows`, `groups` and `campaigns.rows`, and
-with `polars.DataFrame`.
+`report.exit_code("warning")` returns 77 if the service denied access to
+every workspace, 3 if the audit is incomplete, 1 if any finding is a
+warning or worse, and 0 otherwise. `pandas.DataFrame(report.findings)` is a
+table of the findings; the same works for `actions`, `rows`, `groups` and
+`campaigns.rows`, and with `polars.DataFrame`.
 
 Policies
 --------

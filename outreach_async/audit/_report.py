@@ -268,7 +268,8 @@ class Report(TabularReport):
     def exit_code(self, fail_on: str = "error") -> int:
         """Return an exit code: 0 clean, 1 findings, 3 incomplete, 77 denied.
 
-        A report that is incomplete has 3 even with findings.
+        A report that is incomplete has 3 even with findings. It has 77
+        only if the service denied access to every workspace.
 
         Args:
             fail_on: The mildest severity that results in exit code 1.

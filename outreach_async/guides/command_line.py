@@ -4,7 +4,7 @@ Install the extra `cli`. Every command has `-h`. Values come from options,
 then from the environment, then from a file:
 
     export OUTREACH_BASE_URL=https://api.example OUTREACH_OWNER_KEY=key_... OUTREACH_WORKSPACE=space_...
-    outreach-async import contacts.csv --campaign camp_... --journal contacts.db --resume --rejects rejects.csv
+    outreach-async import contacts.csv --campaign camp_... --journal contacts.db --rejects rejects.csv
     outreach-async report contacts.db --uncertain --input contacts.csv
     outreach-async audit --workspace space_1 --workspace space_2 --campaigns --output audit.json --output audit.html
     outreach-async contacts create --email ann@company.example --set first_name=Ann
@@ -54,7 +54,7 @@ With `--ledger`, the same command sends what changed, every night: see
 `outreach_async.guides.nightly`. If a file repeats e-mails, `--repeats`
 says which of their rows count, and the summary names the policy and the
 number of such rows. With `--journal`, a file is sent once: after a crash,
-Ctrl-C or exit code 75, the same command with `--resume` continues. If the
+Ctrl-C or exit code 75, the same command continues. If the
 journal was damaged or lost, add `--earlier unknown`. `--journal` and
 `report` also accept `s3://bucket/prefix`.
 
@@ -62,7 +62,7 @@ If the service permits more than one CPU can send,
 `--processes 4 --journal journals` imports a file with four processes. They
 share `--rate` and `--concurrency`. The file is divided into parts, and the
 folder `journals` has a journal for each of them. After a crash, a kill,
-Ctrl-C or exit code 75, the same command continues, without `--resume`.
+Ctrl-C or exit code 75, the same command continues.
 With a ledger, one process imports. For several machines, see
 `outreach_async.parts`; `report` accepts the folder of an import in parts,
 and adds up its journals.
@@ -196,8 +196,10 @@ Exit codes
          a run not written (stderr says what was applied); takes precedence
          over 1
     69   a brief was written, but could not be posted
-    75   suspended: the service is down or asks for a long wait; repeat the
-         command later, with `--resume` if it has `--journal`
-    77   not allowed: the service answered 401 or 403
+    75   suspended: the service is down or asks for a long wait; the same
+         command continues later; with neither `--journal` nor `--ledger`,
+         `import` returns 3 instead
+    77   not allowed: the service answered 401 or 403, to an audit for every
+         workspace
     130  interrupted
 """

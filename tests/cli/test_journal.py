@@ -30,6 +30,26 @@ def test_without_a_journal_a_long_wait_is_an_incomplete_import(served: Served) -
     assert served("import", served.save("email\na@a.example\n"), *served.options).code == 3
 
 
+def test_the_same_command_continues_an_unfinished_run_and_only_that(served: Served) -> None:
+    path, journal = (
+        served.save("email,Town\n" + "".join(f"p{at}@a.example,x\n" for at in range(5))),
+        str(served.folder / "run.db"),
+    )
+    command = ("import", path, "--journal", journal, *served.options, "--concurrency", "1")
+    served.service.faults.script("create_contact", ok, status(401))
+    assert (served(*command, "--map", "Town=city").code, served("report", journal).code) == (77, 3)  # stopped
+    served.service.faults.script("create_contact", ok, status(429, retry_after=7200))
+    suspended = served(*command, "--map", "Town=city")
+    assert (suspended.code, served("report", journal).code) == (75, 75)
+    assert f"Some rows remain. Run the same command again: it continues the run in {journal}." in suspended.out
+    changed = served(*command, "--map", "Town=region")
+    assert (changed.code, "'Town' was 'city' and is now 'region'" in changed.err) == (2, True)
+    assert (served(*command, "--map", "Town=city").code, served("report", journal).code) == (0, 0)
+    assert len(served.service.contacts("space_1")) == 5
+    refused = served.refused(*command, "--map", "Town=city")
+    assert f"--journal {journal}: its run is finished; add --resume to print its results, or pass another journal" in refused
+
+
 @pytest.mark.thorough
 def test_resuming_a_finished_run_checks_nothing_again_and_sends_nothing(served: Served) -> None:
     path, journal = served.save("email,Plan\na@a.example,gold\nnobody,\n"), str(served.folder / "run.db")

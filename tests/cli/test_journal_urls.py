@@ -31,15 +31,15 @@ def test_a_suspended_import_is_reported_and_resumed(served: Served, url: str) ->
     served.service.faults.script("create_contact", ok, commit_then(reset()), ok, status(429, retry_after=7200))
     first = served("import", path, *served.options, "--journal", url, "--concurrency", "1")
     assert (first.code, "2 of 20 rows" in first.out, "asked to wait 7200 s" in first.err) == (75, True, True)
-    assert f"Resume with the same command and --journal {url} --resume." in first.out
+    assert f"Run the same command again: it continues the run in {url}." in first.out
     code, value = served.json("report", url)
     assert (code, value["state"], value["rows"], value["source"]) == (75, "suspended", 2, path)
-    assert f"--journal {url}: the journal exists; resume its run with --resume" in served.refused(
+    rejects = str(served.folder / "rejects.csv")
+    code, value = served.json("import", path, *served.options, "--journal", url, "--rejects", rejects)
+    assert (code, value["rows"], value["uncertain"]) == (0, 20, 1)
+    assert f"--journal {url}: its run is finished; add --resume" in served.refused(
         "import", path, *served.options, "--journal", url
     )
-    rejects = str(served.folder / "rejects.csv")
-    code, value = served.json("import", path, *served.options, "--journal", url, "--resume", "--rejects", rejects)
-    assert (code, value["rows"], value["uncertain"]) == (0, 20, 1)
     assert len(served.service.contacts("space_1")) == 20
     shown = served("report", url, "--uncertain")
     assert shown.code == 0

@@ -106,7 +106,7 @@ FILES: Final = {
         ("import none.csv {fake} --rejects link.csv", "--rejects link.csv: No such file or directory; "),
         ("import none.csv {fake} --save-mapping link.csv", "--save-mapping link.csv: No such file or directory; "),
         ("import none.csv {fake} --journal link.csv", "--journal link.csv: No such file or directory; "),
-        ("import none.csv {fake} --journal run.db", "--journal run.db: the journal exists; resume its run with --resume"),
+        ("import none.csv {fake} --journal run.db", "/run.db is not a journal; pass the path of a journal"),
         # Values that are no number, and numbers out of range.
         ("campaigns {fake} --rate x", "--rate': 'x' is not a number."),
         ("serve --port x", "--port': 'x' is not a whole number"),

@@ -136,7 +136,6 @@ _result_options: Final = all_of(
     examples=(
         "outreach-async import people.csv --dry-run",
         "outreach-async import people.csv --journal run.db --rejects rejects.csv",
-        "outreach-async import people.csv --journal run.db --rejects rejects.csv --resume",
         "outreach-async import crm.csv --ledger crm.ledger --duplicates overwrite",
         "outreach-async import people.csv --processes 4 --journal journals",
         "outreach-async import 'lake/*.parquet' --journal s3://bucket/june \\",
@@ -226,7 +225,7 @@ _result_options: Final = all_of(
     type=LOCATION,
     help="Record the run in this file, or at this URL of an object store (s3://bucket/prefix), so that it can be resumed.",
 )
-@_recording("--resume", is_flag=True, help="Resume the run in --journal. If the journal does not exist, start a new run.")
+@_recording("--resume", is_flag=True, help="Accept a finished run in --journal, too, and print its results again.")
 @_recording(
     "--earlier",
     type=Choice(["known", "unknown"]),
@@ -266,10 +265,10 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     stands for a missing value, such as NULL; in a Parquet file and in JSON Lines also null. A damaged value, such as #REF!,
     is left out, and never clears a field; nor does a key that an object of JSON Lines does not have.
 
-    With --journal you can resume a run after a crash, Ctrl-C or exit code 75: run the same command with --resume to process the
-    remaining rows. Every row gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in
-    flight, or one second if the run is paused. The second Ctrl-C cancels these requests. Use one journal per file: resuming with
-    a file that has other rows is an error. If the run in the journal is finished, --resume prints its results again.
+    With --journal, the same command continues after a crash, Ctrl-C or exit code 75, and processes the remaining rows. Every row
+    gets exactly one outcome. After the first Ctrl-C, the import waits up to 30 seconds for requests in flight, or one second if
+    the run is paused. The second Ctrl-C cancels these requests. Use one journal per file: continuing with a file that has other
+    rows is an error. A finished run is refused, unless --resume is given, which prints its results again.
 
     With --ledger, only new, changed and uncertain rows are sent. The ledger remembers every run, so run the same command every
     night, and after a crash. With --dry-run, the command only counts what it would send; --results then shows what the ledger
@@ -330,8 +329,8 @@ def report(options: Options, *, journal: Path | str, **settings: Unpack[ReportSe
     what the ledger knows about each row of a file, such as its contact id. Pass the options of the import that map its
     columns, --blank and --check.
 
-    Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 not finished, can be
-    resumed.
+    Exit codes: 0 finished, every row succeeded; 3 finished with rejected, not_applied or unknown rows; 75 suspended, so that
+    the same import continues later. Any other unfinished run is 3.
     """
     from outreach_async._cli import reporting
 
