@@ -451,6 +451,12 @@ def test_config_init_writes_a_file_from_a_sheet_of_clients(shell: Shell, folder:
     ]
 
 
+def test_a_table_of_clients_may_have_blank_rows_and_be_of_any_format(folder: Path) -> None:
+    table = folder / "clients.jsonl"
+    table.write_text('{"id": "space_1"}\n{"id": " "}\n{"id": "space_2"}\n', encoding="utf-8")
+    assert read_clients(open_file(table)) == (['1 = { id = "space_1" }', '2 = { id = "space_2" }'], [])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -853,6 +853,8 @@ async def test_a_damaged_or_torn_file_is_never_believed(at: int, fake: FakeServi
     assert [outcome.id for outcome in again] == [outcome.id for outcome in first]
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 async def test_a_full_disk_loses_no_outcome(fake: FakeService, file: Store) -> None:
     rows = [{"email": f"user{number}@a.example"} for number in range(500)]
     await run(fake, file, rows[:1])
