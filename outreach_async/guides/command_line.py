@@ -106,7 +106,8 @@ to stop, by workspace, and how many to fix and to watch. `--campaigns` also
 checks campaigns, steps and placeholders. This costs about one more request
 per campaign.
 `--output-folder` writes an index, and for each workspace a page to send to
-a client, with nothing of the others. `brief` shows open tasks and the
+a client, with nothing of the others but how many mailboxes share a domain
+or a server with this client's. `brief` shows open tasks and the
 changes since the last brief on one page. With `--history history.db`,
 `audit` and `brief` keep what they read: a brief compares with the last
 reading of each workspace, and `history show` prints the figures of each

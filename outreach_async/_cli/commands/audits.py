@@ -81,7 +81,8 @@ _audit_options: Final = all_of(
     type=FOLDER,
     metavar="FOLDER",
     help=(
-        "Write index.html, and for each workspace a page and a JSON report without anything of the others, to send to a client."
+        "Write index.html, and for each workspace a page and a JSON report to send to a client, without names and addresses of "
+        "the others."
     ),
 )
 @option(
