@@ -26,9 +26,9 @@ anyio.run(main)
 `render_folder` renders a page for each workspace, and an index of all. An
 agency can send a page to its client: of other workspaces, it has no name,
 id or address, but how many mailboxes share a domain or a server with this
-client's. Beside each page is its JSON report, with which `outreach-async audit
---output-folder reports` compares the next page. `render_clients` renders
-pages on a period, from a history.
+client's. Beside each page is its JSON report, with which
+`outreach-async audit --output-folder reports` compares the next page.
+`render_clients` renders pages on a period, from a history.
 """
 
 from __future__ import annotations
