@@ -57,7 +57,8 @@ class OutreachClient:
             Alternatively, a `Rate` that several clients share, such as
             `SharedRate()`; such clients work only in `async with`.
         max_retries: Maximum number of retries of a call, after its first
-            attempt; 3 by default, 0 for none.
+            attempt, 0 for none. By default 3, but a read that the service
+            throttles is retried until its deadline.
         retry: The retry policy, for more than `max_retries`; defaults to
             `RetryPolicy()`.
         hooks: Callables invoked with each event of the client and its

@@ -629,4 +629,4 @@ def build_policy(retry: object, max_retries: object, default: RetryPolicy) -> Re
         raise InvalidRequest(f"retry: expected a RetryPolicy, got {type_name(retry)}; {remedy}")
     if max_retries is None:
         return retry or default
-    return attrs.evolve(default, attempts=require_number("max_retries", max_retries, least=0) + 1)
+    return attrs.evolve(default, attempts=require_number("max_retries", max_retries, least=0) + 1, counts_refusals=True)

@@ -92,7 +92,7 @@ class Throttle:
     # For each attempt that starts, the caller must later call exactly one of `on_success`, `on_failure` and `on_cancelled`. Times
     # are on the event loop's clock.
     # Every failed attempt counts towards the call's maximum number of attempts, with one exception. While the service throttles a
-    # read that has a deadline, the read is retried until the deadline, and these failures do not count.
+    # read that has a deadline, the read is retried until the deadline, and these failures do not count, unless the policy says so.
 
     run: int | None = None
     """Number that identifies the bulk run or audit in this process; `None` for calls outside bulk runs and audits."""
@@ -135,7 +135,7 @@ class Throttle:
             return RetryDecision.GIVE_UP
         if attempt.counted_failures + 1 >= self._policy.attempts:
             return RetryDecision.GIVE_UP
-        if attempt.kind is FailureKind.REFUSED and attempt.can_wait:
+        if attempt.kind is FailureKind.REFUSED and attempt.can_wait and not self._policy.counts_refusals:
             return RetryDecision.RETRY
         # The budget is checked last: a call that fails for another reason must not use up budget for the retries of other calls.
         if attempt.can_retry and not self._budget.try_spend(retry_cost(attempt.kind)):

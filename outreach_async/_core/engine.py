@@ -217,12 +217,11 @@ class Engine:
         """Wait until the call's backoff has passed and the throttle permits an attempt, and start the attempt."""
         # An error during the wait ends the call. It is not passed to `_on_failure`, because it is not a failed attempt.
         now = call.now()
-        opens_at = call.throttle.gate.opens_at
-        if opens_at > now and opens_at >= call.deadline_at:
+        gate = call.throttle.gate
+        if gate.opens_at > now and gate.opens_at >= call.deadline_at:
             # Fail now rather than at the deadline: waiting cannot help.
-            text = f"{call.operation.name}: the service asked to wait {opens_at - now:.0f} s more, which exceeds the deadline"
-            error = RateLimited(text, status_code=429)
-            error.retry_after = opens_at - now
+            error = RateLimited(f"{call.operation.name}: {gate.describe(now)}, which exceeds the deadline", status_code=429)
+            error.retry_after = gate.opens_at - now
             call.fail(error, call.last_error)
         with anyio.CancelScope(deadline=call.deadline_at):
             await call.throttle.wait_and_start(call.not_before)
@@ -231,6 +230,8 @@ class Engine:
                 return
             call.throttle.on_cancelled(now, now)  # the deadline passed just as the wait ended
         text = f"{call.operation.name}: no attempt could start within the deadline of {call.options.deadline:g} s"
+        if gate.opens_at > (now := call.now()):
+            text += f"; {gate.describe(now)}"
         if self.rate_poller is not None and self.rate_poller.failure is not None:
             text += f"; renewing the share of the rate failed: {self.rate_poller.failure}"
         call.fail(DeadlineExceeded(text), call.last_error)
@@ -265,6 +266,7 @@ class Engine:
             can_wait=call.operation.idempotency is retry.Idempotency.SAFE and call.deadline_at < math.inf,
             earlier_failures=call.attempts - 1,
             first_failed_at=call.first_failed_at,
+            run=call.throttle.run,
         )
         call.in_flight = False
         decision = call.throttle.on_failure(attempt)

@@ -319,11 +319,16 @@ class WaitingLine:
 class RetryAfterGate:
     opens_at: float = -math.inf
     reason: str = ""
+    run: int | None = None  # the one whose request was refused
+
+    def describe(self, now: float) -> str:
+        run = "" if self.run is None else f" run {self.run}"
+        return f"the service asked{run} to wait {self.opens_at - now:.0f} s more"
 
     def close(self, attempt: FailedAttempt, seconds: float) -> None:
         until = attempt.ended + seconds
         if until > self.opens_at:
-            self.opens_at = until
+            self.opens_at, self.run = until, attempt.run
             self.reason = f"{attempt.description} and asked to wait {attempt.retry_after:.3g} s"
 
 

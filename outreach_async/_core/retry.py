@@ -35,6 +35,9 @@ class RetryPolicy:
             it is empty.
         jitter: Function that returns a random number in [0, 1), by which
             each wait is multiplied.
+        counts_refusals: Whether attempts that the service throttled count,
+            too. By default, a throttled read is retried until its
+            deadline. The argument `max_retries` of a client sets this.
 
     Example:
         ```python
@@ -53,6 +56,7 @@ class RetryPolicy:
     retry_after_cap: float = 900.0
     budget: int = 500
     jitter: Callable[[], float] = attrs.field(default=random.random, eq=False, repr=False)
+    counts_refusals: bool = attrs.field(default=False, kw_only=True)
 
     def __attrs_post_init__(self) -> None:
         require_number("attempts", self.attempts, least=1)
@@ -63,6 +67,9 @@ class RetryPolicy:
             if not is_number or not value >= 0 or (isinstance(value, int) and value > sys.float_info.max):
                 got = show_number(value) if is_number else type_name(value)
                 raise errors.InvalidRequest(f"{name}: expected seconds from 0, got {got}; pass a number such as 0.5")
+        if not isinstance(self.counts_refusals, bool):
+            got = f"expected bool, got {type_name(self.counts_refusals)}"
+            raise errors.InvalidRequest(f"counts_refusals: {got}; pass True or False")
         jitter: Any = self.jitter
         if not callable(jitter):
             got = f"expected a function that returns a random number, got {type_name(jitter)}"
@@ -109,6 +116,7 @@ class FailedAttempt:
     can_wait: bool = False
     earlier_failures: int = 0
     first_failed_at: float = math.inf
+    run: int | None = None
 
     @property
     def description(self) -> str:

@@ -104,9 +104,11 @@ Rate, slots and pauses
 A rate limits how many requests start per second. You can set one. With or
 without it, a client learns the service's limit from refusals (429,
 `Retry-After`). `max_in_flight` is the number of slots: how many requests
-are in flight at once. If the service is down or asks for a delay,
-everything that the client does pauses; this costs the rows and calls
-nothing but time. See `outreach_async.guides.operating`.
+are in flight at once. If the service is down, a run pauses; if it asks for
+a delay, everything that the client does pauses. This costs rows nothing
+but time. A call waits within its deadline; if the delay is longer, the
+call fails at once, is not sent, and its `RateLimited` names the run that
+was asked to wait. See `outreach_async.guides.operating`.
 
 Transport
 ---------

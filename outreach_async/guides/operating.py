@@ -30,7 +30,7 @@ call, including its retries, its waits and the wait for one of
 to four attempts in total (`RetryPolicy`), within a retry budget.
 `Retry-After` pauses every task of the client. A read that is refused with
 429, with 403 or 503 and `Retry-After`, or with a message about a rate
-limit, is retried until its deadline.
+limit, is retried until its deadline, unless `max_retries` is given.
 
 Rates
 -----

@@ -14,7 +14,7 @@ from support.time import virtual_time
 from support.transport import HANG, Script, added, lost, page, status
 
 from outreach_async import HttpxTransport, NewContact, OutreachClient, Response, RetryPolicy, Transport
-from outreach_async.errors import DeadlineExceeded, InvalidRequest, TransportError
+from outreach_async.errors import DeadlineExceeded, InvalidRequest, OutreachError, TransportError
 from outreach_async.hooks import Event
 
 CONTACT = NewContact("a@b.example")
@@ -192,6 +192,9 @@ async def test_a_client_and_a_copy_make_as_many_retries_as_they_are_told(retries
         with pytest.raises(TransportError) as caught:
             await other.campaigns.list()
         assert caught.value.attempts == attempts
+    with pytest.raises(OutreachError) as refused:
+        await client(Script(status(429)), **retries).campaigns.list()
+    assert (refused.value.attempts == attempts) is bool(retries)  # without the argument, until the deadline
 
 
 async def test_the_hooks_of_a_copy_replace_those_of_the_client() -> None:

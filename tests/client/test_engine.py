@@ -144,6 +144,29 @@ async def test_retry_after_pauses_every_task_of_the_client_and_its_copies() -> N
     assert len(script.times) == 5
 
 
+async def test_a_call_waits_for_a_paused_run_within_its_deadline_or_names_the_run() -> None:
+    class Paused(Script):
+        async def _play(self, progress: Progress, number: int) -> Response:
+            response = await super()._play(progress, number)
+            return page() if self.requests[number - 1].method == "GET" else response
+
+    script = Paused(0.5, status(429, retry_after="300"), added())
+    one, began = client(script, max_in_flight=1, retry=RetryPolicy(jitter=lambda: 0.0)), anyio.current_time()
+
+    async def create() -> None:
+        await one.contacts.create_many([CONTACT])
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(create)
+        await anyio.sleep(0.1)
+        with pytest.raises(DeadlineExceeded, match=r"within the deadline of 20 s; the service asked run \d+ to wait 280 s more"):
+            await one.campaigns.list(deadline=20.0)  # it has waited for a slot since before the refusal
+        with pytest.raises(RateLimited, match=r"asked run \d+ to wait 280 s more, which exceeds the deadline") as caught:
+            await one.campaigns.list()
+        await one.campaigns.list(deadline=400.0)
+    assert (caught.value.maybe_sent, caught.value.attempts, 300.0 < anyio.current_time() - began < 310.0) == (False, 0, True)
+
+
 async def test_a_task_waiting_for_a_slot_respects_a_gate_closed_meanwhile() -> None:
     script = Script(1.0, status(429, retry_after="10"), page())
     one = client(script, max_in_flight=1)

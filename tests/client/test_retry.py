@@ -112,7 +112,7 @@ def test_waits_are_random_so_that_clients_do_not_retry_in_step() -> None:
 
 
 def test_a_policy_shows_its_documented_defaults_but_not_its_jitter() -> None:
-    text = "RetryPolicy(attempts=4, backoff=0.5, backoff_cap=20.0, retry_after_cap=900.0, budget=500)"
+    text = "RetryPolicy(attempts=4, backoff=0.5, backoff_cap=20.0, retry_after_cap=900.0, budget=500, counts_refusals=False)"
     assert (repr(RetryPolicy()), RetryPolicy()) == (text, RetryPolicy(jitter=lambda: 0.0))
 
 
@@ -130,6 +130,7 @@ def test_a_policy_refuses_what_is_no_time_to_wait(name: str, value: Any) -> None
         ({"attempts": 2.5}, "attempts: expected a whole number, got float"),
         ({"budget": -1}, "budget: expected at least 0, got -1"),
         ({"budget": 1.5}, "budget: expected a whole number, got float"),
+        ({"counts_refusals": "no"}, "counts_refusals: expected bool, got str; pass True or False"),
         ({"jitter": 5}, "jitter: expected a function that returns a random number, got int; pass, for example, random.random"),
     ],
 )
