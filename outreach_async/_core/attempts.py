@@ -92,7 +92,7 @@ class Throttle:
     # For each attempt that starts, the caller must later call exactly one of `on_success`, `on_failure` and `on_cancelled`. Times
     # are on the event loop's clock.
     # Every failed attempt counts towards the call's maximum number of attempts, with one exception. While the service throttles a
-    # read that has a deadline, the read is retried until the deadline, and these failures do not count, unless the policy says so.
+    # read that has a deadline, the read is retried until the deadline, and these failures count only if the policy says so.
 
     run: int | None = None
     """Number that identifies the bulk run or audit in this process; `None` for calls outside bulk runs and audits."""

@@ -67,10 +67,10 @@ class RetryPolicy:
             if not is_number or not value >= 0 or (isinstance(value, int) and value > sys.float_info.max):
                 got = show_number(value) if is_number else type_name(value)
                 raise errors.InvalidRequest(f"{name}: expected seconds from 0, got {got}; pass a number such as 0.5")
-        if not isinstance(self.counts_refusals, bool):
-            got = f"expected bool, got {type_name(self.counts_refusals)}"
-            raise errors.InvalidRequest(f"counts_refusals: {got}; pass True or False")
         jitter: Any = self.jitter
+        counts: Any = self.counts_refusals
+        if not isinstance(counts, bool):
+            raise errors.InvalidRequest(f"counts_refusals: expected bool, got {type_name(counts)}; pass True or False")
         if not callable(jitter):
             got = f"expected a function that returns a random number, got {type_name(jitter)}"
             raise errors.InvalidRequest(f"jitter: {got}; pass, for example, random.random")
