@@ -2,6 +2,7 @@
 
 # No `from __future__ import annotations`: the MCP SDK reads the schema and the resolvers from the evaluated annotations.
 
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal
@@ -15,7 +16,7 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
 from outreach_async import NewContact, Outcome
-from outreach_async._plumbing import checked_contact, require_id, unsent_outcome
+from outreach_async._plumbing import checked_contact, require_id, show_name, unsent_outcome
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
@@ -29,6 +30,7 @@ _CANNOT_ASK: Final = (
     "create_contacts: this client cannot ask a person for confirmation (MCP elicitation), so nothing was sent; "
     "use a client that supports elicitation, or import the contacts with the command 'outreach-async import'"
 )
+_ADDRESS: Final = re.compile(r"[^\s@,;<>]+@[^\s@,;<>]+\.[^\s@,;<>.]+")  # other addresses are for the service to judge
 _MAX_SHOWN: Final = 40  # characters of a value in the confirmation question
 _MAX_PROBLEMS: Final = 5  # invalid contacts that an error message names
 _MAX_OPEN: Final = 1_000  # questions that await an answer; the oldest are dropped
@@ -168,6 +170,9 @@ def _check_contacts(contacts: Sequence[Mapping[str, Any]]) -> list[NewContact]:
             problems.append(f"contact {number}: {error}")
             continue
         checked.append(contact)
+        if not _ADDRESS.fullmatch(contact.email.strip()):
+            got = f"got {show_name(contact.email)}"
+            problems.append(f"contact {number}: email: expected an address such as ann@company.example, {got}")
         if (count := len(contact.to_dict())) > MAX_FIELDS:  # the schema does not count the fields inside `custom` and `extra`
             problems.append(f"contact {number}: expected at most {MAX_FIELDS} fields, got {count}; omit fields")
     if problems:

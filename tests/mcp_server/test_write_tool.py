@@ -147,6 +147,10 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"contacts": [ANN, {"email": " "}]}, "contact 2: email: expected an address, got a blank string"),
     ({"contacts": [{"mail": "a@a.example"}]}, "contact 1: 'mail': not a field of a contact; did you mean 'email'?"),
     ({"contacts": [{}] * 9}, "contact 5: email: missing; give the contact an e-mail address; and 4 more; nothing was sent"),
+    (
+        {"contacts": [ANN, {"email": "nobody"}, {"email": "a@b"}]},
+        "contact 3: email: expected an address such as ann@company.example, got 'a@b'",
+    ),
     ({"campaign": "space_1"}, "campaign: expected a string starting with 'camp_'"),
     ({"campain": "camp_1"}, "'campain': unknown argument of create_contacts; did you mean campaign?"),
 ]
