@@ -180,7 +180,7 @@ class WindowedFeed:
     def _find_marked(self) -> tuple[MarkedWindow | None, Container[int]]:
         """Return the marked window that starts at the next row, and the indexes of its rows that have an outcome."""
         marked = self._writer.window_at(self._first)
-        if marked is not None and self._writer.finished:  # no row of a finished run is sent again, even if its outcome was lost
+        if marked is not None and self._writer.finished:  # each of its rows has an outcome
             return marked, range(marked.first, marked.end)
         return _NOT_MARKED if marked is None else (marked, self._writer.completed_rows(marked.first, marked.rows))
 

@@ -529,26 +529,28 @@ def require_outcomes(db: sqlite3.Connection, marked: int) -> None:
         require_checksums(*db.execute(_SELECT_CHECKSUMS, (first, first + _PAGE_SIZE)).fetchone())
 
 
+def require_results(db: sqlite3.Connection, metadata: Mapping[str, Any]) -> None:
+    """Check that no outcome is missing or changed, nor its error."""
+    require_structure(db, decode_totals(metadata["totals"]).rows)
+    (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
+    require(last < metadata["marked"], f"row {last} has an outcome, but was not marked as about to be sent")
+    require_outcomes(db, metadata["marked"])
+    for stored, text in db.execute("SELECT digest, text FROM error"):
+        require(digest(text) == stored, "checksum mismatch in a stored error")
+    (lost,) = db.execute(_COUNT_LOST_ERRORS).fetchone()
+    require(not lost, f"the errors of {lost} rows are missing")
+
+
 def require_intact(db: sqlite3.Connection) -> dict[str, Any]:
     """Check everything that a resumed run relies on, and return the run's metadata."""
     # Each row is checked against its checksum, and the tables against the totals that were committed with them. If a log is lost
-    # that would have completed a half commit, these checks find the half commit. For a finished run, only the metadata and the
-    # windows of marked rows are checked, because no row is sent again.
+    # that would have completed a half commit, these checks find the half commit.
     metadata = read_metadata(db)
     require_windows(db, metadata["marked"])
-    totals = decode_totals(metadata["totals"])
-    if metadata["state"] != "finished":
-        require_structure(db, totals.rows)
-        read_events(db, metadata["events"])
-        (last,) = db.execute("SELECT coalesce(max(seq), -1) FROM outcome").fetchone()
-        require(last < metadata["marked"], f"row {last} has an outcome, but was not marked as about to be sent")
-        require_outcomes(db, metadata["marked"])
-        for stored, text in db.execute("SELECT digest, text FROM error"):
-            require(digest(text) == stored, "checksum mismatch in a stored error")
-        (lost,) = db.execute(_COUNT_LOST_ERRORS).fetchone()
-        require(not lost, f"the errors of {lost} rows are missing")
-        spooled = sum(1 for _ in checked(db.execute("SELECT seq, key, payload, crc FROM spool ORDER BY seq"), "row {}"))
-        require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
+    require_results(db, metadata)
+    read_events(db, metadata["events"])
+    spooled = sum(1 for _ in checked(db.execute("SELECT seq, key, payload, crc FROM spool ORDER BY seq"), "row {}"))
+    require(metadata["spooled"] in (None, spooled), f"expected {metadata['spooled']} spooled rows, found {spooled}")
     return metadata
 
 
@@ -600,6 +602,8 @@ def _decode_spooled(rows: Iterable[Sequence[Any]]) -> Iterator[dict[str, Any] | 
 
 def read_report(db: sqlite3.Connection) -> JournalReport:
     metadata = read_metadata(db)
+    if metadata["state"] == "finished":  # during a run, a long query would prevent checkpoints
+        require_results(db, metadata)
     marked, identity, totals = metadata["marked"], metadata["identity"], decode_totals(metadata["totals"])
     found = count_targets(db, read_targets(db), totals)
     return JournalReport(

@@ -439,13 +439,24 @@ class TestCreation:
 
 
 @virtual_time
-async def test_a_finished_run_whose_outcomes_are_damaged_sends_nothing(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("DELETE FROM outcome WHERE seq > 5", "expected 30 outcomes, found 6"),
+        ("UPDATE outcome SET attempts = 7 WHERE seq = 3", "checksum mismatch in row 3"),
+    ],
+)
+async def test_a_finished_run_with_changed_outcomes_is_refused_everywhere(path: Path, change: str, message: str) -> None:
     journal = Store(path, inline=True)
     await client(Script(added())).contacts.create_many(rows(30), journal=journal)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute("DELETE FROM outcome WHERE seq > 5")
+        db.execute(change)
     script = Script(added())
-    assert (await client(script).contacts.create_many(rows(30), journal=journal, resume=True)).rows == 30
+    for read in (journal.report, lambda: list(journal.outcomes())):
+        with pytest.raises(JournalError, match=message):
+            read()
+    with pytest.raises(JournalError, match=message):
+        await client(script).contacts.create_many(rows(30), journal=journal, resume=True)
     assert script.requests == []
 
 
