@@ -99,7 +99,7 @@ one outcome. A row that may have been sent is sent again, and its
 `possible` takes the earlier attempt into account. Address, workspace,
 options and rows must be the same, or the call is refused. If there is no
 file yet, `resume=True` starts a new run. Rows with an outcome are compared
-as JSON: `date(2026, 1, 1)` equals "2026-01-01".
+as JSON.
 
 A journal belongs to one input. For one that changes, such as that of every
 night, use a ledger: `outreach_async.guides.nightly`. Once a run is

@@ -117,9 +117,11 @@ The file contains no owner key, only where each key is: `env` names an
 environment variable; `file` a path, relative to the folder of the
 configuration file; `command` a program and its arguments, run without a
 shell, which prints the key, and nothing else, within two minutes. A
-program with a slash in its name is relative to that folder, too. A key is
-read when something is created, never for lists, audits and briefs. No
-error shows what a command prints.
+program with a slash in its name is relative to that folder, too. A
+command of this package reads the key only if it creates something, never
+for lists, audits and briefs. In Python, `client()` and `clients()` read it
+when they create a client, unless `read_only=True` is passed. No error
+shows what a command prints.
 
 Workspaces
 ----------

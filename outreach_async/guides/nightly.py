@@ -102,7 +102,8 @@ The file
 --------
 A ledger is one SQLite file, which takes about 52 bytes for each contact,
 and until the next run about 70 more for each row that the last run has
-sent. It contains no e-mails, names or keys: entries are keyed hashes.
+sent. Entries are keyed hashes, without e-mails, names or keys. The rows of
+the last run have the messages of the service, which may quote an e-mail.
 Comparing a row takes a few microseconds. A run writes its rows beside the
 entries, and merges them into the entries when it ends. If its process is
 killed at any moment, the next run merges them first.
