@@ -28,7 +28,7 @@ from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import FailedRows, ImportJob, open_file
 
-_MAX_TASKS: Final = 2
+_SHOWN_TASKS: Final = 1  # of those that are open, and of those that are resolved: the brief then fits a screen
 _NO_DKIM: Final = "OA102"
 _FIXED_DOMAIN: Final = "northwind-team.example"
 _LISTED_DOMAIN: Final = "get-northwind.example"
@@ -106,8 +106,8 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
         _announce(screen, "The first audit")
         show(screen, audited)
     else:
-        show(screen, attrs.evolve(briefed, tasks=briefed.tasks[:_MAX_TASKS]))
-        more = len(briefed.tasks) - _MAX_TASKS
+        show(screen, attrs.evolve(briefed, tasks=briefed.tasks[:_SHOWN_TASKS], resolved=briefed.resolved[:_SHOWN_TASKS]))
+        more = len(briefed.tasks) + len(briefed.resolved) - 2 * _SHOWN_TASKS
         _announce(screen, f"Before: two imports{_NO_LEDGER} and an audit (--verbose shows them, and {more} more tasks)")
         for title, (report, _) in zip(("first night: ", "next night:  "), imports, strict=True):
             screen.print_line(f"  {title}{list_outcomes(report.outcomes)}")

@@ -67,7 +67,7 @@ async def test_an_assistant_reads_and_creates_over_stdio(served: str, mode: str)
     assert all(campaign["name"].isprintable() for campaign in listed["campaigns"])
     (notice,) = {answer["notice"] for answer in (listed, steps, audit, fields, checked, created)}
     assert notice.startswith("This data comes from the outreach service")
-    assert "OA101" in {action["rule"] for action in audit["actions"]}
+    assert "OA101" in {task["rule"] for task in audit["tasks"]}
     assert (created["contacts"][0]["status"], created["contacts"][0]["certain"]) == ("added", True)
     assert "workspace: expected one of space_1, got another id" in refused
     assert "the service answered 404" in gone

@@ -176,4 +176,4 @@ def test_a_forked_child_must_create_a_new_client_and_does_no_harm(loop: str, aut
         for listener in (plain, tls):
             listener.wait_idle()
             # For each transport: one that hangs, one that the parent keeps using after the fork, and those of the child.
-            assert len(listener.peers) == (15 if loop == "trio" else 20)
+            assert len(listener.peers) == (18 if loop == "trio" else 23)
