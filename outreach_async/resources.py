@@ -22,6 +22,7 @@ from outreach_async._core.arguments import (
     require_rate,
     require_readable,
     require_seconds,
+    require_types,
     trim,
     type_name,
 )
@@ -476,6 +477,7 @@ class Contacts(_Resource):
             stop_after_rejects=stop_after_rejects,
             max_outage=max_outage,
         )
+        require_types(Contacts.create_many, {"resume": resume, "spool": spool, "normalise": normalise})
         # The store records the campaign's id as it is sent, not as it is spelled in the argument.
         recorded = {**request_options, "campaign": requests.target.campaign}
         opens_store = choose_store(

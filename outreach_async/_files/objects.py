@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from outreach_async.errors import InvalidRequest
 
@@ -62,9 +62,17 @@ def open_place(place: str) -> StoredObjects | FolderObjects:
     return open_objects(place) if is_url(place) else FolderObjects(Path(place))
 
 
+def split_url(url: str, field: str) -> SplitResult:
+    """Return the parts of a URL. Errors name the field."""
+    try:
+        return urlsplit(url)
+    except ValueError:  # of brackets
+        raise InvalidRequest(f"{field}: the host of the URL is invalid; pass a URL such as s3://bucket/prefix") from None
+
+
 def open_objects(url: str, field: str = "journal") -> StoredObjects | FolderObjects:
     """Return the storage at a URL. No request is sent. Errors name the field."""
-    parts = urlsplit(url)
+    parts = split_url(url, field)
     if "@" in parts.netloc or parts.query or parts.fragment:  # no error shows a URL with credentials
         raise InvalidRequest(
             f"{field}: expected a URL without user, password, query or fragment;"

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import attrs
 import msgspec
 
-from outreach_async._core.arguments import require_float
+from outreach_async._core.arguments import require_encodable, require_float, require_types
 from outreach_async._core.limits import unix_time
 from outreach_async._display import TabularReport, show_object
 from outreach_async._files.objects import Objects, is_url, list_folders, open_objects
@@ -175,6 +176,12 @@ class Store:
     objects: Objects | None = attrs.field(kw_only=True)
     clock: Callable[[], float] = attrs.field(default=boot_time, kw_only=True)
     wall: Callable[[], float] = attrs.field(default=unix_time, kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        require_types(Store, vars(self))
+        for name in ("source", "fingerprint"):
+            require_encodable(name, str(getattr(self, name)))
+        require_float("linger", self.linger, lambda linger: 0 <= linger < inf, "a number of seconds of at least 0", "pass 1.0")
 
     @linger.default
     def _default_linger(self) -> float:

@@ -135,7 +135,8 @@ class HttpxTransport(BaseTransport):
                 raise InvalidRequest(f"transport: expected {expected}, got {type(service).__name__}; pass one of them")
             family = detected
         elif family not in (None, *FAMILIES):
-            raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {family!r}; pass one of them")
+            got = repr(family) if isinstance(family, str) and family.isalpha() else type(family).__name__
+            raise InvalidRequest(f"family: expected one of {', '.join(FAMILIES)}, got {got}; pass one of them")
         self._family = family or "httpx"
         self._suffix = f" by {self._family}"
         super().__init__(self._family, url, max_in_flight, ssl_context, proxy, trust_env=trust_env, max_answer=max_answer)

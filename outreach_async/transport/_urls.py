@@ -170,7 +170,8 @@ def _encode_credentials(parts: SplitResult) -> str:
 
 def require_positive(field: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {value!r}; pass a number such as 64")
+        got = value if isinstance(value, int) and -(2**63) < value < 1 else type(value).__name__  # another value may be a secret
+        raise InvalidRequest(f"{field}: expected a whole number of 1 or more, got {got}; pass a number such as 64")
     return value
 
 
