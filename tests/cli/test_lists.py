@@ -33,7 +33,7 @@ def test_a_pipe_gets_every_value_that_the_service_sent(shell: Shell, command: st
 def test_dates_and_durations_stand_beside_the_raw_values(shell: Shell) -> None:
     campaign = table(shell("campaigns", *FAKE).out)[1]
     assert (campaign["created"], campaign["created_utc"]) == ("1768208400", "2026-01-12 09:00:00Z")
-    assert (campaign["days_left_date"], campaign["days_left_date_utc"]) == ("1773478800", "2026-03-14 09:00:00Z")
+    assert (campaign["days_left_date"], campaign["days_left_date_utc"]) == ("1773046800", "2026-03-09 09:00:00Z")
     mailbox = table(shell("mailboxes", *FAKE, "--columns", "created_at,created_at_utc").out)[0]
     at = datetime.fromtimestamp(int(mailbox["created_at"]), UTC)
     assert mailbox["created_at_utc"] == f"{at:%Y-%m-%d %H:%M:%SZ}"
