@@ -323,7 +323,7 @@ def test_bad_items_beyond_the_first_mebibyte_keep_only_one_fault_and_the_id() ->
     [
         (large_page(1, total_found="x"), r"\$\.total_found: expected number, got str"),
         (large_page(1, more=0).replace(b'"more"', b'"\xff"'), r"\$\.data\[2600\]: expected object, got int"),
-        (large_page(1, more="?").replace(b"?", b"\xff"), r"\$: expected JSON: 'utf-8' codec can't decode byte 0xff .*"),
+        (large_page(1, more="?").replace(b"?", b"\xff"), r"\$: expected JSON: ('utf-8' codec can't|Invalid UTF-8) .*"),
         (LIST % b",".join([b"1"] * 600_000), r"\$\.data\[0\]: expected object, got int"),
         (LIST % b",".join([b'"%b"' % (b"x" * 120)] * 10_001), r"\$\.data\[0\]: expected object, got str"),
     ],
