@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import errors
-from outreach_async._core.arguments import require_number, show_number, type_name
+from outreach_async._core.arguments import require_float, require_number, type_name
 
 
 @attrs.frozen
@@ -62,11 +62,10 @@ class RetryPolicy:
         require_number("attempts", self.attempts, least=1)
         require_number("budget", self.budget, least=0)
         for name in ("backoff", "backoff_cap", "retry_after_cap"):
-            value: Any = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not value >= 0 or (isinstance(value, int) and value > sys.float_info.max):
-                got = show_number(value) if is_number else type_name(value)
-                raise errors.InvalidRequest(f"{name}: expected seconds from 0, got {got}; pass a number such as 0.5")
+            expected, remedy = "seconds from 0", "pass a number such as 0.5"
+            require_float(
+                name, getattr(self, name), lambda value: 0 <= value <= sys.float_info.max or value == math.inf, expected, remedy
+            )
         jitter: Any = self.jitter
         counts: Any = self.counts_refusals
         if not isinstance(counts, bool):

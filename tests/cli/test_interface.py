@@ -417,3 +417,5 @@ def test_an_earlier_day_needs_a_history(shell: Shell) -> None:
     assert "--since: needs the audits of a history; pass --history FILE" in shell.refused(
         "brief", "--base-url", "fake:", "--since", "7d"
     )
+    options = ("--since", "7d", "--history", "history.db", "--compare", "a.json")
+    assert "--since: conflicts with --compare" in shell.refused("audit", "--base-url", "fake:", *options)

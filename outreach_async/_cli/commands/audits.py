@@ -131,6 +131,8 @@ def audit(
         return task.print_schema(schema())
     if explain is not None:
         return task.explain(explain)
+    if compares and shared["since"]:
+        raise click.UsageError("--since: conflicts with --compare, which names the earlier reports; remove one of the options.")
     existing = [path for path in compares if path.exists()]
     task.require_writable(*(FileUse.of("--compare", path) for path in existing), auditing.create_folder(output_folder, options))
     for form in task.formats:

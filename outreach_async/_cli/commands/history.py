@@ -215,14 +215,14 @@ def client_report(
     if file is None:
         raise click.UsageError(f"FILE: missing; a client report needs a history: {remedy}.")
     history = History(file)
-    if not history.daily("campaign", days=_ALL_DAYS):
+    if not (known := history.daily("campaign", days=_ALL_DAYS)):
         raise click.UsageError(f"FILE {file}: has no figures of campaigns; {remedy}.")
-    newest = history.daily("workspace", days=1)[0].date
+    oldest, newest = known[0].date, history.daily("workspace", days=1)[0].date
     at = int(time_of(newest))  # the last second of the day
     end = int(until(at)) if until else at
-    if end > at:
+    if not int(time_of(oldest)) <= end <= at:
         raise click.UsageError(
-            f"--until: expected a day up to {newest}, the last one of {file}; pass an earlier day, or omit it."
+            f"--until: expected a day from {oldest} to {newest}, which {file} has; pass one of them, or omit it."
         )
     if until is None and time.time() > at + _DAY:
         screen.warn(f"FILE {file}: the last audit is of {newest}, with which the pages end; {remedy}")
