@@ -43,8 +43,9 @@ from outreach_async.audit.reports import (
     require_extra,
     summarize,
 )
-from outreach_async.audit.reports.brief import Brief, build_brief
+from outreach_async.audit.reports.brief import Brief, ImportBrief, build_brief, read_imports
 from outreach_async.errors import InvalidRequest, format_count
+from outreach_async.store import Store
 
 if TYPE_CHECKING:
     from outreach_async._cli.settings import AuditSettings
@@ -65,6 +66,7 @@ class AuditTask:
     policy: auditing.Policy = attrs.field(init=False)
     store: History | None = attrs.field(init=False, default=None)
     readings: Readings | None = attrs.field(init=False, default=None)  # they take 600 bytes for each mailbox
+    imports: list[ImportBrief] = attrs.field(init=False, factory=list)
     print_format: str | None = attrs.field(init=False, default=None)
 
     def __attrs_post_init__(self) -> None:
@@ -106,7 +108,15 @@ class AuditTask:
         if self.settings["since"] and self.settings["history"] is None:
             raise click.UsageError("--since: needs the audits of a history; pass --history FILE.")
         self.store = open_history(self.options, self.settings["history"])
+        self.imports = self._read_imports()
         self.readings = Readings() if self.store or self.is_brief else None
+
+    def _read_imports(self) -> list[ImportBrief]:
+        ledgers = [Store(each) for each in self.settings["ledgers"]]
+        for each in ledgers:
+            if not each.exists():
+                raise click.UsageError(f"--ledger: {each.location} does not exist; pass the path or URL of a ledger.")
+        return read_imports(ledgers)
 
     def print_schema(self, schema: dict[str, Any]) -> int:
         self.screen.print_lines(json.dumps(schema, indent=2))
@@ -144,13 +154,16 @@ class AuditTask:
         folder: Path | None = None,
         webhook: Secret | None = None,
     ) -> int:
-        about = {"campaigns": campaigns, "deadline": self.settings["deadline"], "readings": self.readings}
+        predicted = {
+            campaign: each.predicted for each in self.imports for campaign in each.campaigns if each.predicted is not None
+        }
+        about = {"campaigns": campaigns, "deadline": self.settings["deadline"], "readings": self.readings, "predicted": predicted}
         parts: list[auditing.Report] = []
         read = await run_audit(self.options, self.screen, parts if folder else None, policy=self.policy, **about)
         baseline = None if earlier else self._read_baseline(read)
         before = [baseline] if baseline else earlier
         report = read.since(*before) if before else read
-        view = build_brief(read, baseline, self._plan(read)) if self.is_brief else report
+        view = build_brief(read, baseline, self._plan(read), self.imports) if self.is_brief else report
         past = self._read_past(read, shown=bool(folder))
         self._output(view, past, _render_folder(folder, report, parts, past) if folder else {})
         if webhook:

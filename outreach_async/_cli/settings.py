@@ -63,6 +63,7 @@ class AuditSettings(TypedDict):
     """The options that `audit` and `brief` share."""
 
     history: Path | None
+    ledgers: tuple[Path | str, ...]
     no_append: bool
     since: Callable[[float], float] | None
     fail_on: Literal["critical", "error", "warning", "info"]

@@ -406,6 +406,7 @@ class CampaignCase:
     replied: Number | None = None
     unsubscribed: Number | None = None
     left: Number | None = None
+    predicted: float | None = None
 
     @property
     def age(self) -> float | None:
@@ -518,6 +519,18 @@ def _check_stale(case: CampaignCase, status: str, consequence: str, days: float)
 
 def check_campaign_bounces(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
     return _check_rate("bounced", "bounces_num", figure_or_none(case.campaign.bounces_num), case.sent, thresholds)
+
+
+def check_prediction(case: CampaignCase, thresholds: Thresholds) -> Violation | None:
+    sent, bounced, predicted = case.sent, figure_or_none(case.campaign.bounces_num), case.predicted
+    if predicted is None or not sent or bounced is None or bounced > sent or sent < thresholds["sample"]:
+        return None
+    if (lower := lower_bound(bounced, sent)) <= predicted + thresholds["margin"]:
+        return None
+    proof = f"at least {format_at_least(lower)} with 95 % confidence"
+    found = f"{format_percent(bounced / sent)} bounced ({format_number(bounced)} of {format_number(sent)} e-mails; {proof})"
+    expected = f"the gate predicted at most {format_percent(predicted)}"
+    return Violation(f"{found}; {expected}", {"bounces_num": bounced, "sent": sent})
 
 
 def check_unsubscribes(case: CampaignCase, thresholds: Thresholds) -> Violation | None:

@@ -241,6 +241,7 @@ class WorkspaceReader:
     with_campaigns: bool
     may_follow_service: bool
     readings: Readings | None
+    predicted: Mapping[str, float]
     _deadline_at: float = math.inf
     _workers: int = 0
     _large_slots: anyio.Semaphore = attrs.field(init=False)
@@ -385,6 +386,7 @@ class WorkspaceReader:
 
     def _evaluate(self, reading: _CampaignsOf, place: int, campaign: Campaign, steps: list[Step] | None) -> None:
         case = build_campaign_case(campaign, steps, reading.fields, self.settle_time())
+        case.predicted = self.predicted.get(campaign.id)
         self.progress.campaigns += 1
         row, _ = reading.verdicts[place] = evaluate_campaign(case, self.state.policy, reading.workspace)
         if self.readings is not None:
@@ -441,6 +443,7 @@ class AuditOptions(TypedDict, total=False):
     names: Mapping[str, str] | None
     readings: Readings | None
     clients: Mapping[str, OutreachClient] | None
+    predicted: Mapping[str, float] | None
 
 
 async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
@@ -475,11 +478,13 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
             see `outreach_async.audit.history`.
         clients: Clients by id of the workspace to read with them instead
             of `client`, as for workspaces with a rate of their own.
+        predicted: The share of bounces, from 0 to 1, that a gate predicted
+            for campaigns, by id (see `reports.brief.read_imports`).
 
     Raises:
         InvalidRequest: `workspaces` is empty or contains an API key or a
-            value that is not a string, or `display`, `deadline`, `names`
-            or `clients` is invalid.
+            value that is not a string, or `display`, `deadline`, `names`,
+            `clients` or `predicted` is invalid.
 
     Example:
         ```python
@@ -517,6 +522,13 @@ def _require_clients(clients: Mapping[str, OutreachClient] | None) -> Mapping[st
     given: Any = clients or {}
     if not isinstance(given, Mapping) or not all(isinstance(client, OutreachClient) for client in given.values()):
         raise InvalidRequest("clients: expected a mapping of ids to clients; pass for example {'space_1': client}")
+    return given
+
+
+def _require_shares(predicted: Mapping[str, float] | None) -> Mapping[str, float]:
+    given: Any = {} if predicted is None else predicted
+    if not isinstance(given, Mapping) or not all(isinstance(each, int | float) and 0 <= each <= 1 for each in given.values()):
+        raise InvalidRequest("predicted: expected shares from 0 to 1 by id of the campaign; pass for example {'camp_1': 0.02}")
     return given
 
 
@@ -560,6 +572,7 @@ class AuditRun(AsyncIterator[Finding]):
         names: Mapping[str, str] | None = None,
         readings: Readings | None = None,
         clients: Mapping[str, OutreachClient] | None = None,
+        predicted: Mapping[str, float] | None = None,
     ) -> None:
         ids = require_workspace_ids(workspaces)
         _require(policy is None or isinstance(policy, Policy), "policy", "a Policy", policy)
@@ -586,6 +599,7 @@ class AuditRun(AsyncIterator[Finding]):
             with_campaigns=campaigns,
             readings=readings,
             may_follow_service=clock is None,
+            predicted=_require_shares(predicted),
         )
         self._names = require_names(names, ids)
         self._group: TaskGroup

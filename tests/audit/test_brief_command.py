@@ -54,6 +54,22 @@ def test_a_history_that_is_ahead_of_the_clock_stays_as_it_is(
     assert path.read_bytes() == before
 
 
+def test_the_brief_counts_whom_the_last_import_did_not_write_to(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    ledger, people = str(tmp_path / "acme.ledger"), tmp_path / "people.csv"
+    people.write_text("E-mail,Unsubscribed\nann@x.example,\nbo@x.example,yes\n", encoding="utf-8")
+    assert shell("import", str(people), *server_options, "--ledger", ledger, "--changed", "ignore").code == 0
+    ended = shell("brief", *server_options, "--ledger", ledger)
+    _, value = shell.json("brief", *server_options, "--ledger", ledger)
+
+    (last,) = value["imports"]
+    assert (last["workspaces"], last["excluded"], last["held"], last["gated"]) == (["space_1"], 1, 0, 0)
+    assert "space_1: 1 excluded, 0 held, 0 gated (" in " ".join(ended.out.split())
+    missing = shell("brief", *server_options, "--ledger", f"{ledger}.old")
+    assert (missing.code, "--ledger: " in missing.err, "does not exist" in missing.err) == (2, True, True)
+
+
 @pytest.mark.thorough
 def test_audits_and_briefs_share_a_history(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "history.db")

@@ -56,6 +56,11 @@ FIRING: dict[str, list[Subject]] = {
         *([step(left_to_send=figure)] for figure in DOUBTFUL),
         *(sent(figure) for figure in DOUBTFUL),
     ],
+    "OA214": [
+        case(campaign(bounces_num=29), sent(1000), predicted=0.0),
+        case(campaign(bounces_num=70), sent(1000), predicted=0.03),
+        case(campaign(bounces_num=50), sent(50), predicted=0.5),
+    ],
     "OA220": [[step(template(status="off"))], [attrs.evolve(step(), templates=[])]],
     "OA221": [[step(status="off")]],
     "OA222": [text("{{frist_name}}"), text("Hello {{Plan}}"), text("{{who knows|friend}}"), text("{{custom_2}}")],
@@ -115,6 +120,15 @@ SILENT: dict[str, list[Subject]] = {
         sent(50, unsubscribed_num=51),
     ],
     "OA213": [campaign(bounces_num=1000), case(campaign(bounces_num=9000), None)],
+    "OA214": [
+        campaign(bounces_num=900),
+        case(campaign(bounces_num=28), sent(1000), predicted=0.0),
+        case(campaign(bounces_num=70), sent(1000), predicted=0.05),
+        case(campaign(bounces_num=49), sent(49), predicted=0.0),
+        case(campaign(bounces_num=51), sent(50), predicted=0.0),
+        case(campaign(bounces_num=-5), sent(1000), predicted=0.0),
+        case(campaign(bounces_num=900), None, predicted=0.0),
+    ],
     "OA220": [
         [step(template(status="off"), template("B"))],
         [step(template(status="off"), left_to_send=0)],

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -85,6 +86,7 @@ async def test_a_workspace_passed_twice_is_read_once() -> None:
         *(("deadline", value) for value in (0, -1.0, "10")),
         *(("names", value) for value in (["space_1"], {"space_1": 1}, {1: "acme"}, "acme")),
         *(("clients", value) for value in (["space_1"], {"space_1": "acme"})),
+        *(("predicted", value) for value in ([0.1], {"camp_1": 1.5}, {"camp_1": -0.1}, {"camp_1": math.nan}, {"camp_1": "2 %"})),
         *((name, 5) for name in ("policy", "readings", "clock", "campaigns")),
     ],
 )

@@ -270,7 +270,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     writes += [("import", "save_mapping"), ("audit", "outputs"), ("brief", "outputs")]
     writes += [(command, "output") for command in LISTS]
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
-    journals += [("client-report", "output_folder")]
+    journals += [("client-report", "output_folder"), ("audit", "ledgers"), ("brief", "ledgers")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp", "plan")]
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 

@@ -114,9 +114,12 @@ def case(
     *codes: str,
     fields_read: bool = True,
     now: float | None = NOW,
+    predicted: float | None = None,
 ) -> CampaignCase:
     """Return the audit case of a campaign with these steps; `codes` are additional fields of the workspace."""
-    return build_campaign_case(one or _CAMPAIGN, steps, FieldNames(fields(*codes)) if fields_read else None, now)
+    found = build_campaign_case(one or _CAMPAIGN, steps, FieldNames(fields(*codes)) if fields_read else None, now)
+    found.predicted = predicted
+    return found
 
 
 def judged(*cases: CampaignCase, policy: Policy | None = None, workspace: str = "space_1") -> WorkspaceCampaigns:

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Final
 import click
 from click import Choice
 
-from outreach_async._cli.options import ANY_ID, EXISTING, FILE, FOLDER, OUTPUT, Command, all_of, earlier, force, option, reading
+from outreach_async._cli.options import (
+    ANY_ID,
+    EXISTING,
+    FILE,
+    FOLDER,
+    LOCATION,
+    OUTPUT,
+    Command,
+    all_of,
+    earlier,
+    force,
+    option,
+    reading,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,6 +45,16 @@ _audit_options: Final = all_of(
         "--history",
         type=FILE,
         help="Compare with the last audit in this file, and append this one to it; see the command 'history'.",
+    ),
+    option(
+        "--ledger",
+        "ledgers",
+        type=LOCATION,
+        multiple=True,
+        help=(
+            "Ledger of imports; repeatable. The brief shows how many people its last import did not write to, and bounces "
+            "are compared with what the gate predicted."
+        ),
     ),
     option("--no-append", is_flag=True, help="Only read the --history file."),
     option(

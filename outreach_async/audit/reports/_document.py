@@ -47,6 +47,7 @@ from outreach_async.audit.reports.brief import (
     GROWING,
     Brief,
     CampaignBrief,
+    ImportBrief,
     Summary,
     Task,
     count_severity,
@@ -891,6 +892,9 @@ def _brief_blocks(brief: Brief, extra: Extra) -> Iterator[Block]:
         yield Section("Campaigns", _active_blocks(brief))
     if any(plan.campaigns for plan in brief.plans):
         yield Section("What will happen", _plan_blocks(brief))
+    if brief.imports:
+        entries = [_import_entry(each, brief.names) for each in brief.imports]
+        yield Section("Not written to, in the last import", [Entries(entries, most=_MAX_ACTIVE, noun="more ledger")])
     if brief.resolved or brief.resolved_notes:
         resolved = [_task_entry(task, workspaces) for task in brief.resolved]
         notes = _more(brief.resolved_notes, "note")
@@ -911,6 +915,12 @@ def _plan_blocks(brief: Brief) -> Iterator[Block]:
     yield Entries(entries, most=_MAX_ACTIVE, noun="more campaign")
     yield _text(" ".join(filter(None, (describe_unused(brief.plans), describe_held(brief.plans)))))
     yield _text(brief.plans[0].assumptions, SOFT)
+
+
+def _import_entry(last: ImportBrief, names: Mapping[str, str]) -> Entry:
+    name = ", ".join(replace_unprintable(names.get(each, each)) for each in last.workspaces) or replace_unprintable(last.ledger)
+    found = {"excluded": last.excluded - last.held - last.gated, "held": last.held, "gated": last.gated}
+    return _named(name, f"{', '.join(f'{count:,} {word}' for word, count in found.items())} ({format_time(last.at)})", STRONG)
 
 
 def _active_blocks(brief: Brief) -> Iterator[Block]:

@@ -41,6 +41,7 @@ counted exactly once.
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -55,8 +56,9 @@ from outreach_async.audit.campaigns import CampaignRow
 from outreach_async.audit.plan import WorkspacePlan
 from outreach_async.errors import format_count
 from outreach_async.models import Number
+from outreach_async.store import LedgerReport, Store
 
-__all__ = ["Brief", "CampaignBrief", "ChangeCounts", "Task", "WorkspaceBrief", "build_brief"]
+__all__ = ["Brief", "CampaignBrief", "ChangeCounts", "ImportBrief", "Task", "WorkspaceBrief", "build_brief", "read_imports"]
 
 
 @attrs.frozen(kw_only=True)
@@ -502,6 +504,73 @@ class CampaignBrief:
 
 
 @attrs.frozen(kw_only=True)
+class ImportBrief:
+    """The last import with a ledger: how many people were not written to.
+
+    Attributes:
+        ledger: The location of the ledger.
+        workspaces: Ids of the workspaces of its contacts.
+        at: Time of its last import, in Unix seconds.
+        excluded: Number of rows that were not sent, because the person
+            must not be written to; with those of `held` and `gated`.
+        held, gated: Number of rows that another workspace held, and that
+            the gate of the list withheld.
+        predicted: The share of sent rows that may bounce, by the gates of
+            its imports; `None` without a prediction.
+        campaigns: Ids of the campaigns of its contacts.
+
+    Example:
+        ```python
+        rows = [{"email": "ann@company.example"}, {"email": "bo@acme.example"}]
+        await client.contacts.create_many(rows, ledger="acme.ledger", changed="ignore", exclude=["acme.example"])
+        (last,) = read_imports([Store("acme.ledger")])
+        print(last.excluded, last.held, last.gated, last.predicted)  # -> 1 0 0 None
+        ```
+    """
+
+    ledger: str
+    workspaces: list[str]
+    at: float
+    excluded: int
+    held: int
+    gated: int
+    predicted: float | None
+    campaigns: list[str]
+
+
+def read_imports(ledgers: Iterable[Store]) -> list[ImportBrief]:
+    """Return what the last import of each ledger excluded and predicted.
+
+    A ledger that does not exist, or has no finished import, is left out.
+
+    Raises:
+        InvalidRequest: A file is not a ledger.
+        JournalError: A ledger is damaged or cannot be read.
+
+    Example:
+        ```python
+        print(read_imports([Store("none.ledger")]))  # -> []
+        ```
+    """
+    found = [(each, each.contacts()) for each in ledgers if each.exists()]
+    return [_build_import(os.fspath(ledger.location), report) for ledger, report in found if report.runs]
+
+
+def _build_import(ledger: str, report: LedgerReport) -> ImportBrief:
+    _, at, counts = report.runs[0]
+    # Not of the last run alone: it may have sent nothing, while the e-mails of the others bounce.
+    judged, open_ = (sum(run.get(name, 0) for _, _, run in report.runs) for name in ("gate_rows", "gate_unknown"))
+    return ImportBrief(
+        ledger=ledger,
+        workspaces=list(dict.fromkeys(workspace for workspace, _ in report.targets if workspace)),
+        at=at.timestamp(),
+        **{name: counts.get(name, 0) for name in ("excluded", "held", "gated")},
+        predicted=open_ / judged if judged else None,
+        campaigns=[campaign for _, campaign in report.targets if campaign],
+    )
+
+
+@attrs.frozen(kw_only=True)
 class Brief(Summary):
     """A one-page summary of changes and open tasks.
 
@@ -514,7 +583,7 @@ class Brief(Summary):
         dropped: Ids of workspaces that only the earlier report covers.
         campaigns: The campaigns, grouped by workspace, those that sent
             most since the earlier report first; `None` if not read.
-        plans: The plans that were passed to `build_brief`.
+        plans, imports: The plans and imports passed to `build_brief`.
 
     All other attributes are those of `Summary`.
 
@@ -532,6 +601,7 @@ class Brief(Summary):
     dropped: list[str]
     campaigns: list[CampaignBrief] | None
     plans: list[WorkspacePlan]
+    imports: list[ImportBrief]
 
     @property
     def gaps(self) -> list[tuple[str, str]]:
@@ -561,7 +631,12 @@ class Brief(Summary):
         return {"version": BRIEF_VERSION, **to_json_values(self)}
 
 
-def build_brief(report: Report, earlier: Report | None = None, plans: Iterable[WorkspacePlan] = ()) -> Brief:
+def build_brief(
+    report: Report,
+    earlier: Report | None = None,
+    plans: Iterable[WorkspacePlan] = (),
+    imports: Iterable[ImportBrief] = (),
+) -> Brief:
     """Summarize a report, and compare it with an earlier report.
 
     This function performs no I/O.
@@ -571,6 +646,7 @@ def build_brief(report: Report, earlier: Report | None = None, plans: Iterable[W
         earlier: The baseline in a history, or any earlier report; `None`
             for the first brief.
         plans: When campaigns end, from `outreach_async.audit.plan`.
+        imports: The last imports, from `read_imports`.
 
     Example:
         ```python
@@ -592,6 +668,7 @@ def build_brief(report: Report, earlier: Report | None = None, plans: Iterable[W
         dropped=compared.diff.removed_workspaces if compared.diff else [],
         campaigns=_build_campaigns(report, earlier),
         plans=list(plans),
+        imports=list(imports),
         **about,
     )
 
