@@ -180,9 +180,10 @@ BulkSuspended and BulkStopped are a `BulkError`, which has the counts in
 `report`, and is `resumable` with a journal. Leaving the block early
 cancels the requests in flight; the journal records which of their rows may
 have been sent. A million rows need as much memory as ten thousand: a row
-is pulled only while a window of a few rows per request in flight has room,
-and leaves it when you receive its outcome. A slow consumer slows the run
-down. `order="input"` returns each outcome after those of earlier rows.
+is pulled only while a window of a few rows per request in flight has room
+(with a journal or a ledger, of at most 6,200 rows), and leaves it when you
+receive its outcome. A slow consumer slows the run down. `order="input"`
+returns each outcome after those of earlier rows.
 """
 
 from __future__ import annotations
