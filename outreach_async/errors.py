@@ -172,6 +172,10 @@ class Excluded(OutreachError):
     as `excluded`, which is no failure. Other rows of the person are sent
     unless they raise it, too; `File.rows` excludes all rows of a person.
 
+    Attributes:
+        kind: What excludes the row: `"consent"` for its own values,
+            `"list"` for `exclude` of `create_many`, `"hold"` or `"gate"`.
+
     Example:
         ```python
         from collections import UserDict
@@ -192,6 +196,13 @@ class Excluded(OutreachError):
         print(report.outcomes[Outcome.EXCLUDED], report.outcomes[Outcome.REJECTED])  # -> 1 0
         ```
     """
+
+    kind: str = "consent"
+
+    def __init__(self, message: str, *, kind: str = "consent", **details: Any) -> None:
+        super().__init__(message, **details)
+        if kind != self.kind:
+            self.kind = kind
 
 
 class TransportError(OutreachError):

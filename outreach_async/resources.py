@@ -315,6 +315,10 @@ class Contacts(_Resource):
         numbers: bulk.Numbers = "format",
         normalise: bool | None = None,
         blank: bulk.Blank | None = None,
+        exclude: bulk.Exclusions
+        | Callable[[str], object]
+        | Iterable[str | bulk.Exclusions | Callable[[str], object]]
+        | None = None,
         journal: str | PathLike[str] | store.Store | None = None,
         ledger: str | PathLike[str] | store.Store | None = None,
         max_age: float | timedelta | None = None,
@@ -388,6 +392,13 @@ class Contacts(_Resource):
                 `Blank`. By default, `"keep"` for a data frame, for a
                 `csv.DictReader`, and with `normalise=True`; other rows are
                 sent as they are.
+            exclude: Who must not be written to: e-mails and domains, an
+                `Exclusions`, a function that is called with the e-mail of
+                each row in lower case and returns a reason or a bool, or
+                an iterable of all of these. Such a row is `excluded` just
+                before it would be sent; one that an earlier process may
+                have sent is `unknown`. A resumed run may exclude others.
+                To read a file, pass `importer.read_exclusions(path)`.
             journal: Location of the journal, which stores the run's
                 progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`,
@@ -476,6 +487,7 @@ class Contacts(_Resource):
             total=total,
             stop_after_rejects=stop_after_rejects,
             max_outage=max_outage,
+            exclude=exclude,
         )
         require_types(Contacts.create_many, {"resume": resume, "spool": spool, "normalise": normalise})
         # The store records the campaign's id as it is sent, not as it is spelled in the argument.

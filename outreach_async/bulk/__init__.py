@@ -194,6 +194,7 @@ from outreach_async._lazy import import_on_use
 
 if TYPE_CHECKING:
     from outreach_async.bulk._cells import Blank
+    from outreach_async.bulk._exclusions import Exclusions
     from outreach_async.bulk._frames import ArrowStream, Numbers
     from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, LedgerCounts, Order, Targeted
     from outreach_async.bulk._progress import BulkProgress
@@ -207,6 +208,7 @@ __all__ = [
     "BulkReport",
     "BulkRun",
     "ContactOutcome",
+    "Exclusions",
     "LedgerCounts",
     "Numbers",
     "Order",
@@ -217,6 +219,7 @@ __all__ = [
 
 _EXPORTS: Final = {
     "_cells": "Blank",
+    "_exclusions": "Exclusions",
     "_frames": "ArrowStream Numbers",
     "_outcomes": "BulkReport ContactOutcome LedgerCounts Order Targeted",
     "_progress": "BulkProgress",

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import attrs
@@ -21,6 +21,7 @@ from outreach_async._wire_words import Outcome
 from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._cells import Blank
 from outreach_async.bulk._direct import DirectRecorder
+from outreach_async.bulk._exclusions import Finder, find_excluded
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, OpenRecorder, Recorder, RunContext
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
@@ -150,6 +151,7 @@ class Plan:
     total: int | None
     repeats: Repeats
     blank: Blank | None
+    exclusions: Sequence[Finder]
 
 
 class Pipeline:
@@ -191,6 +193,7 @@ class Pipeline:
             self._deliver,
             only_counts=only_counts and not plan.engine.observer,
             width=plan.source.width,
+            exclusions=plan.exclusions,
         )
         if open_recorder is None:
             self._recorder = DirectRecorder(
@@ -202,6 +205,7 @@ class Pipeline:
             )
         else:
             self._recorder = self._throttle.fence = await open_recorder(context)
+        self._exclusions = self._plan.exclusions if self._recorder.ledger is None else ()  # a ledger applies them itself
         # Outcomes that are not recorded yet still occupy the window. Without room for this backlog, a slow disk would leave the
         # workers without rows.
         self._window_slots = Slots(max(plan.workers, self._recorder.backlog))
@@ -345,6 +349,8 @@ class Pipeline:
             if isinstance(row, outcomes.UnsentRows):
                 self._deliver_unsent(row)
                 continue
+            if self._exclusions and isinstance(row, ParsedRow):
+                row = self._exclude(row)
             size = len(row.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
             # A row of any size enters if there is room before it. Rows in the pipeline need no further row to leave it.
             if slots := size * self._window_slots.total // _MAX_LARGE_BYTES:
@@ -360,6 +366,21 @@ class Pipeline:
                 waiting.append(row)
             else:
                 self._waiting_by_key[row.key] = deque([row])
+
+    def _exclude(self, row: ParsedRow) -> ParsedRow | ContactOutcome:
+        """Return the row or, if its person must not be written to, its outcome."""
+        try:
+            found = find_excluded(self._exclusions, [row.email])
+        except Exception:  # of a function of the caller
+            if row.maybe_sent:
+                self._possibly_sent.append(row.index)
+            raise
+        if not found:
+            return row
+        if row.maybe_sent:  # by an earlier process, before the person was excluded
+            options: dict[str, Any] = {"attempts": 0, "maybe_applied": True, "target": row.target}
+            return outcomes.unfinished_outcome(row.index, row.original, found[0], self._plan.duplicates, **options)
+        return outcomes.unsent_outcome(row.index, row.original, Outcome.EXCLUDED, found[0], target=row.target)
 
     def _deliver_unsent(self, unsent: outcomes.UnsentRows) -> None:
         """Deliver outcomes of rows that are not sent. Their worker has taken one slot for them."""

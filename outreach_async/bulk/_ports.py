@@ -11,6 +11,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import attrs
 from anyio.abc import TaskGroup
 
+from outreach_async.bulk._exclusions import Finder
 from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, OutcomeCounts, Revision, UnsentRows
 from outreach_async.bulk._rows import ParsedRow, PossiblySent, RowParser
 from outreach_async.bulk._source import Source
@@ -89,6 +90,7 @@ class RunContext:
     """Whether nobody receives the outcomes of rows that are unchanged."""
     width: int
     """The number of fields of each row before blank ones were left out; 0 if that is not known."""
+    exclusions: Sequence[Finder] = ()
 
 
 OpenRecorder: TypeAlias = Callable[[RunContext], Awaitable[Recorder]]

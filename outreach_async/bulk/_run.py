@@ -17,6 +17,7 @@ from outreach_async._core.engine import Engine
 from outreach_async._core.logs import LOGGER
 from outreach_async._core.operations import ContactRequests
 from outreach_async.bulk._cells import Blank
+from outreach_async.bulk._exclusions import choose_finders
 from outreach_async.bulk._frames import ArrowStream, Numbers
 from outreach_async.bulk._outcomes import BulkReport, ContactOutcome, Order, RejectStreak
 from outreach_async.bulk._pipeline import Pipeline, Plan
@@ -48,6 +49,7 @@ def create_plan(
     total: int | None,
     stop_after_rejects: int | None,
     max_outage: float | None,
+    exclude: Any,
 ) -> Plan:
     """Validate the options; `create_many` documents them. The run lists campaigns with what `campaigns` returns."""
     workers = min(require_number("concurrency", concurrency, least=1), engine.max_in_flight)
@@ -72,6 +74,7 @@ def create_plan(
         total=source.total if total is None else _number_or_none("total", total, least=0),
         repeats=repeats,
         blank=blank,
+        exclusions=choose_finders(exclude),
     )
 
 

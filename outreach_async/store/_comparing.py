@@ -23,6 +23,7 @@ from outreach_async._core.operations import ContactRequests, CopyDetector, Reque
 from outreach_async._wire_words import Outcome
 from outreach_async.bulk._cells import count_kept
 from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
+from outreach_async.bulk._exclusions import Finder, find_excluded
 from outreach_async.bulk._outcomes import (
     ContactOutcome,
     LedgerCounts,
@@ -250,6 +251,7 @@ class Comparer:
         *,
         only_counts: bool = False,
         width: int = 0,
+        exclusions: Sequence[Finder] = (),
     ) -> None:
         """Create a comparer of rows that, before their blank fields were left out, had `width` fields, if that is known."""
         self.counts = LedgerCounts()
@@ -268,6 +270,7 @@ class Comparer:
         self._fresh = entries.fresh_runs(now, options.max_age)
         self._ignores_changes = options.ignore_changes
         self._width = width
+        self._exclusions = exclusions
         self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.
         start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
@@ -376,6 +379,7 @@ class Comparer:
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
         self._plan.apply(rows, self._parser.parse)
+        self._exclude(rows)
         entries, seen, sent, fresh = self._entries, self.seen, self._sent, self._fresh
         checks, only_counts, sent_similar = entries.checks, self._only_counts, self._sent_similar
         settled, group = list[ParsedRow | UnsentRows](), list[ContactOutcome]()
@@ -414,6 +418,13 @@ class Comparer:
             settled.append(UnsentRows(group[0].index, group))
         return settled
 
+    def _exclude(self, rows: PreparedRows) -> None:
+        """Set the outcomes of rows whose people must not be written to, unless the rows are not sent anyway."""
+        for position, error in find_excluded(self._exclusions, rows.emails).items():
+            if isinstance(row := _parsed(rows, position, self._parser.parse), ParsedRow):
+                outcome = unsent_outcome(row.index, row.original, Outcome.EXCLUDED, error, target=row.target)
+                rows.parsed[position], rows.digests[position] = outcome, NO_DIGEST
+
     def _name(self, target: Target) -> None:
         self._named.add(target)
         if target not in self.targets:  # the numbers of the ledger may have gaps: a target is recorded when a row of it is marked
@@ -429,6 +440,8 @@ class Comparer:
         row, digest, target = rows.parsed[position], rows.digests[position], rows.targets[position]
         if isinstance(row, ContactOutcome):
             self.counts.excluded += row.status is Outcome.EXCLUDED
+            self.counts.held += getattr(row.error, "kind", "") == "hold"
+            self.counts.gated += getattr(row.error, "kind", "") == "gate"
             return row
         key, change = rows.keys[position], RowChange.NEW
         if place >= 0:

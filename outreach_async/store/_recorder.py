@@ -573,6 +573,7 @@ async def _open_ledger(ledger: Store, identity: Identity, comparison: Comparison
 
     thread = WriterThread(inline=ledger.inline, errors=partial(translate_ledger_errors, name, opens=False))
     run = await thread.run_opening(open_run)
-    comparer = Comparer(comparison, run.entries, context.parser, run.run.at, only_counts=context.only_counts, width=context.width)
+    options: dict[str, Any] = {name: getattr(context, name) for name in ("only_counts", "width", "exclusions")}
+    comparer = Comparer(comparison, run.entries, context.parser, run.run.at, **options)
     feed = LedgerFeed(run.writer, thread, context, comparer, comparison.repeats)
     return LedgerRecorder(ledger, run, thread, feed, context)

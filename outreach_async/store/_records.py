@@ -30,7 +30,7 @@ from outreach_async.bulk._outcomes import (
     is_superseded,
 )
 from outreach_async.bulk._rows import SpooledExclusion, decode_spooled
-from outreach_async.errors import InvalidRequest, JournalError, OutreachError
+from outreach_async.errors import Excluded, InvalidRequest, JournalError, OutreachError
 from outreach_async.models import CERTAIN_OUTCOMES, Target
 from outreach_async.store._schema import TABLES
 
@@ -307,11 +307,13 @@ def decode_id(id_1: int | str | None, id_2: int | None) -> str | None:
 
 
 def _decode_error(text: str) -> OutreachError:
-    name, message, operation, status_code, attempts, maybe_sent, maybe_applied = msgspec.json.decode(text)
+    name, message, operation, status_code, attempts, maybe_sent, maybe_applied, *details = msgspec.json.decode(text)
     # A newer version of the library may have stored a class that this version does not have.
     kind = _ERROR_CLASSES.get(name, OutreachError)
     error = kind(message, operation=operation, status_code=status_code, attempts=attempts, maybe_sent=maybe_sent)
     error.maybe_applied = maybe_applied
+    if isinstance(error, Excluded) and details:
+        (error.kind,) = details
     return error
 
 
@@ -340,6 +342,8 @@ def _encode_outcome(outcome: ContactOutcome, index: int, texts: dict[int, str], 
         kind = next(kind for kind in type(error).__mro__ if kind in _ERROR_CLASSES.values())
         message = str(error)[:MESSAGE_LIMIT].encode(errors="backslashreplace").decode()
         attributes = [error.operation, error.status_code, error.attempts, error.maybe_sent, error.maybe_applied]
+        if isinstance(error, Excluded) and error.kind != "consent":
+            attributes.append(error.kind)
         text = to_json([kind.__name__, message, *attributes])
         error_digest = digest(text)
         texts[error_digest] = text

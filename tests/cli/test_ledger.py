@@ -32,7 +32,7 @@ def test_a_second_import_sends_what_changed_and_says_so(served: Served, ledger: 
     code, report = served.json("import", served.save(SECOND), *options)
     assert (code, report["outcomes"]["added"], report["outcomes"]["overwriten"], report["outcomes"]["rejected"]) == (3, 1, 1, 1)
     assert report["ledger"] == {
-        **dict.fromkeys(("expired", "uncertain", "unchanged", "excluded", "repeated", "kept"), 0),
+        **dict.fromkeys(("expired", "uncertain", "unchanged", "excluded", "held", "gated", "repeated", "kept"), 0),
         "new": 1,
         "changed": 1,
         "gone": 1,
@@ -191,6 +191,8 @@ def test_a_report_writes_what_a_ledger_knows_of_each_row(served: Served, ledger:
             "uncertain": 1,
             "unchanged": 1,
             "excluded": 0,
+            "held": 0,
+            "gated": 0,
             "gone": 0,
             "repeated": 0,
             "kept": 0,

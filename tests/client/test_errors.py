@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outreach_async import errors
-from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, OutreachError, RateLimited, UnexpectedResponse
+from outreach_async.errors import BulkError, BulkStopped, BulkSuspended, Excluded, OutreachError, RateLimited, UnexpectedResponse
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OutreachError)]
 OWN: dict[type[OutreachError], tuple[str, list[Any]]] = {
     UnexpectedResponse: ("well_formed", [False, True]),
     RateLimited: ("retry_after", [None, 2.5]),
+    Excluded: ("kind", ["consent", "list"]),
     BulkStopped: ("report", [None, {"rows": 3, "outcomes": {"added": 2}}]),
 }
 
