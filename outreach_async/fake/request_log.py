@@ -148,11 +148,11 @@ class RequestLog(Sequence[Recorded]):
             print(fake.requests.of("create_contact"))  # -> []
             ```
         """
+        count = self.counts[operation]  # read first: another thread may append meanwhile
         held = [recorded for recorded in tuple(self._entries) if recorded.operation == operation]
-        if len(held) < self.counts[operation]:
+        if len(held) < count:
             raise LookupError(
-                f"the log keeps only {len(held)} of {self.counts[operation]} {operation} requests; "
-                "read the log earlier, or use counts"
+                f"the log keeps only {len(held)} of {count} {operation} requests; read the log earlier, or use counts"
             )
         return held
 
