@@ -51,7 +51,8 @@ events, which the hook `events.append` fills.
 Hooks run inside the call. Keep them fast and synchronous: an async
 function is rejected. An exception in a hook does not affect the call; the
 first exception of each hook is logged. A client's copies made by
-`with_options` use the same hooks.
+`with_options` use the same hooks, unless it is passed `hooks`, which
+replace them.
 
 Logs need no hook: see `outreach_async.guides.operating`. For
 OpenTelemetry, see `outreach_async.otel`.

@@ -403,8 +403,9 @@ class Contacts(_Resource):
                 progress: a file path, or the URL of an object store or a
                 folder (`s3://bucket/prefix`, `gs://`, `az://`,
                 `file:///folder`, `memory://name`). For more options, pass
-                a `Store`. Each row takes at most 60 bytes, and each
-                different error its text.
+                a `Store`. A row takes 25 to 75 bytes, by the length of the
+                service's ids; rows that are stored, as by `spool`, also
+                take their data, and each different error its text.
             ledger: Location of a ledger, which remembers the last certain
                 outcome of each contact over all runs: a file path, or a
                 URL as for `journal`. Only new rows, changed rows, and rows

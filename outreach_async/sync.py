@@ -21,14 +21,16 @@ with SyncClient() as client:
 Rows are read in the calling thread, so they can come from an object that
 is bound to a thread, such as a sqlite3 connection. At most 800 rows more
 are read than the run has begun with, and each is sent as soon as it was
-read. While the iterable waits for its next row, no outcome is returned;
-after slow rows, their outcomes are awaited first, for up to a tenth of the
-time that the rows took. Ctrl-C raises KeyboardInterrupt in the calling
-thread; each `with` block then cancels its requests in flight. Threads can
-share a client, but each pager and run must be used in one thread. In a
-program with an event loop, use `OutreachClient`, because a synchronous
-call blocks the loop. Greenlets of gevent can use clients as threads do, if
-the program calls `monkey.patch_all()` before its other imports.
+read. Where `OutreachClient` awaits a run, call `wait()`, as in
+`client.contacts.create_many(rows).wait()`. While the iterable waits for
+its next row, no outcome is returned; after slow rows, their outcomes are
+awaited first, for up to a tenth of the time that the rows took. Ctrl-C
+raises KeyboardInterrupt in the calling thread; each `with` block then
+cancels its requests in flight. Threads can share a client, but each pager
+and run must be used in one thread. In a program with an event loop, use
+`OutreachClient`, because a synchronous call blocks the loop. Greenlets of
+gevent can use clients as threads do, if the program calls
+`monkey.patch_all()` before its other imports.
 
 In the short examples of this module, `client` is an open `SyncClient`.
 """

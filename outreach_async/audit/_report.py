@@ -178,7 +178,8 @@ class Report(TabularReport):
             with 401 or 403 for every workspace.
         at: Time of the audit, in Unix seconds.
         service_clock: True if `at` is the service's time, because its
-            clock and the local clock differ by more than a minute.
+            clock and the local clock differ by more than a minute. Of
+            several services, the first workspace's that has answered.
         policy, not_judged: The policy of the audit, and descriptions of
             what it cannot check, such as complaint rates.
         groups, totals: Groups of mailboxes by workspace, domain, type and

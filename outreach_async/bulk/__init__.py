@@ -91,15 +91,16 @@ anyio.run(main)
 
 Journal and resume
 ------------------
-`journal="run.db"` records the run in one SQLite file, about 45 bytes per
-row. A row is marked there before it is sent, and its outcome is committed
-there before you receive it. If the process is killed at any moment, the
-same call with `resume=True` continues: every remaining row gets exactly
-one outcome. A row that may have been sent is sent again, and its
-`possible` takes the earlier attempt into account. Address, workspace,
-options and rows must be the same, or the call is refused. If there is no
-file yet, `resume=True` starts a new run. Rows with an outcome are compared
-as JSON.
+`journal="run.db"` records the run in one SQLite file. A row takes 25 to 75
+bytes, by the length of the service's ids; with `spool` or a `repeats` that
+reads all rows first, also its data. A row is marked there before it is
+sent, and its outcome is committed there before you receive it. If the
+process is killed at any moment, the same call with `resume=True`
+continues: every remaining row gets exactly one outcome. A row that may
+have been sent is sent again, and its `possible` takes the earlier attempt
+into account. Address, workspace, options and rows must be the same, or the
+call is refused. If there is no file yet, `resume=True` starts a new run.
+Rows with an outcome are compared as JSON.
 
 A journal belongs to one input. For one that changes, such as that of every
 night, use a ledger: `outreach_async.guides.nightly`. Once a run is

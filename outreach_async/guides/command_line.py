@@ -31,24 +31,27 @@ print(len(json.loads(done.stdout)["data"]), "mailboxes")  # -> 214 mailboxes
 
 All commands
 ------------
-`--base-url fake:` runs a command on the embedded fake; `serve` serves it
-to clients in any language: see `outreach_async.fake.control`. `--json`
-prints the result as JSON. `--rate 50` limits a command to 50 requests per
-second. `completion -h` shows how to set up completion for bash, zsh and
-fish. `campaigns`, `mailboxes`, `steps` and `fields` print lists: a few
-columns on a terminal (all with `--columns all`), and all columns in a
-pipe. `--format csv|jsonl|json` and `--output boxes.csv` write them for
-other programs. `--quiet` prints no report or progress, and `--verbose`
-logs every request.
+`--base-url fake:` runs a command on the embedded fake, but for imports
+with `--processes` or `--dask`; `serve` serves it to these, and to clients
+in any language: see `outreach_async.fake.control`. `--json` prints the
+result as JSON. `--rate 50` limits a command to 50 requests per second.
+`completion -h` shows how to set up completion for bash, zsh and fish.
+`campaigns`, `mailboxes`, `steps` and `fields` print lists: a few columns
+on a terminal (all with `--columns all`), and all columns in a pipe.
+`--format csv|jsonl|json` and `--output boxes.csv` write them for other
+programs. `--quiet` prints no report or progress, and `--verbose` logs
+every request.
 
 Imports
 -------
 `import` reads a file, a pipe or `-`, checks all of it, and then creates
-the contacts; `--dry-run` stops after the checks. It prints where each
-column goes. For an unknown or ambiguous column, the error shows the option
-to add; `--ignore-unknown` skips unknown columns, but not ambiguous ones.
-`--campaign "Spring launch"` adds the contacts to a campaign, by id or
-exact name. `outreach_async.importer` explains formats, columns and checks.
+the contacts; `--dry-run` stops after the checks, for which it reads at
+most two lists of a workspace, its fields and its campaigns. It prints
+where each column goes. For an unknown or ambiguous column, the error shows
+the option to add; `--ignore-unknown` skips unknown columns, but not
+ambiguous ones. `--campaign "Spring launch"` adds the contacts to a
+campaign, by id or exact name. `outreach_async.importer` explains formats,
+columns and checks.
 
 With `--ledger`, the same command sends what changed, every night: see
 `outreach_async.guides.nightly`. If a file repeats e-mails, `--repeats`
@@ -115,6 +118,7 @@ day. See `outreach_async.audit.history`.
 
 `plan` shows when campaigns end, as ranges of days, with what limits each,
 and what of the daily limits stays unused; a brief has the same.
+Each workspace is planned on its own. For one of them,
 `plan --add-mailboxes 3`, `--pause ID` and `--contacts +2000` show the ends
 with and without the change. State the days on which the service sends if
 you know them, as in `plan --days mon-fri`: the ranges are then narrower.

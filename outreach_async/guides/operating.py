@@ -27,10 +27,11 @@ Time limits and retries
 `timeout` (30 s) limits each attempt. `deadline` (120 s) limits the whole
 call, including its retries, its waits and the wait for one of
 `max_in_flight` (64) slots. Transient failures are retried with jitter, up
-to four attempts in total (`RetryPolicy`), within a retry budget.
-`Retry-After` pauses every task of the client. A read that is refused with
-429, with 403 or 503 and `Retry-After`, or with a message about a rate
-limit, is retried until its deadline, unless `max_retries` is given.
+to four attempts in total (`RetryPolicy`), within the deadline and a retry
+budget. `Retry-After` pauses every task of the client. A read that is
+refused with 429, with 403 or 503 and `Retry-After`, or with a message
+about a rate limit, is retried until its deadline, unless `max_retries` is
+given.
 
 Rates
 -----

@@ -331,6 +331,8 @@ class ImportReport(BulkReport):
         parts: The ids of the parts, sorted. The rows are in this order.
         fingerprints: Digest of each part; see `Part.fingerprint`.
         failures: The first 100 failed rows of each part, in order.
+        seconds: The sum of the durations of the parts, in seconds; they
+            may have run at the same time.
 
     Example:
         ```python

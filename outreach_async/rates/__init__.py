@@ -22,8 +22,10 @@ Among several processes and hosts, all clients get an
 `outreach_async.RedisRate` (extra `redis`) with the same Redis server and
 the same Redis key: `OutreachClient(rate=RedisRate("redis://host:6379",
 key="outreach:rate"))`. A client with a shared rate works inside
-`async with`. Commands have no such option: divide the rate among them with
-`--rate`. Any object with a method like `Rate.renew` can be used instead:
+`async with`. One that starts while the Redis server cannot be reached
+sends nothing until it can. Commands have no such option: divide the rate
+among them with `--rate`. Any object with a method like `Rate.renew` can be
+used instead:
 
 ```python
 import anyio

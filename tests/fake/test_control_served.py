@@ -28,6 +28,7 @@ from support.control import PlaneClient
 from support.examples import scaled
 from support.fake import KEY, SPACE, START, creation, small_world
 
+from outreach_async._cli.demo_data import create_demo_world
 from outreach_async.fake import Behaviour, FakeService, control
 from outreach_async.fake.control import ControlPlane, is_loopback
 from outreach_async.fake.control._control_plane import FAULT_FACTORIES, OPERATIONS, UNCHANGED
@@ -45,7 +46,7 @@ EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples are commands of curl")
 def test_the_examples_have_the_documented_responses() -> None:
     assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 10
-    with serve_in_thread(ControlPlane(FakeService())) as url:
+    with serve_in_thread(ControlPlane(create_demo_world())) as url:  # as `serve` does
         script = "\n".join(f"{command} --silent --show-error; echo" for command, _ in EXAMPLES)
         environment = {"OUTREACH_BASE_URL": url, "PATH": os.defpath}
         done = subprocess.run(["/bin/sh", "-c", script], env=environment, capture_output=True, text=True, check=True)

@@ -32,7 +32,7 @@ def within(served: Served, *names: str) -> list[str]:
     return [str(served.folder / name) for name in names]
 
 
-@promise(README, "outreach-async import contacts.csv --dry-run # shows where each column goes, and sends nothing")
+@promise(README, "outreach-async import contacts.csv --dry-run # shows where each column goes, and creates nothing")
 def a_dry_run_with_a_journal_and_json(_: Desk, served: Served) -> None:
     journal, findings = within(served, "j.db", "f.csv")
     path = served.save("email,Plan,Campaign\nann@a.example,gold,Spring\n")
@@ -180,8 +180,8 @@ def people_who_opted_out_with_the_last_of_repeats(_: Desk, served: Served) -> No
     lines = ["ann@a.example,,1", "ANN@a.example,yes,2", "ann@a.example,,3", "bo@a.example,no,4"]
     path, (ledger,) = served.save("email,Unsubscribed,zip\n" + "\n".join(lines) + "\n"), within(served, "l.db")
     options = ("--ledger", ledger, "--duplicates", "overwrite", "--repeats", "last", "--ignore-unknown")
-    _, value = served.json("import", path, *served.options, *options)
-    assert (value["outcomes"]["excluded"], value["outcomes"]["added"]) == (3, 1)
+    code, value = served.json("import", path, *served.options, *options)
+    assert (code, value["outcomes"]["excluded"], value["outcomes"]["added"]) == (0, 3, 1)
     assert [entry.json["email"] for entry in served.service.requests.of("create_contact") if entry.json] == ["bo@a.example"]
 
 

@@ -6,7 +6,7 @@ replaces all stored data with those of a world file of at most 16 MiB; `outreach
 that the file omits are generated:
 
     $ curl -X PUT $OUTREACH_BASE_URL/_fake/world -d '{"workspaces": [{"id": "space_1", "campaigns": [{"id": "camp_1"}]}]}'
-    {"now":"2026-01-01T00:00:00Z","unix":1767225600.0}
+    {"now":"2026-03-02T09:00:00Z","unix":1772442000.0}
 
 `GET /_fake/world` returns all stored data in this format. To pause a campaign, change the limit of a mailbox, add contacts, or
 script how a contact reacts to an e-mail, edit the file and put it back: everything else continues as before.
@@ -14,7 +14,7 @@ script how a contact reacts to an e-mail, edit the file and put it back: everyth
 `reset` restores the data, the time and the behaviour of the server's start, removes faults and empties the request log:
 
     $ curl -X POST $OUTREACH_BASE_URL/_fake/reset
-    {"now":"2026-01-01T00:00:00Z","unix":1767225600.0}
+    {"now":"2026-03-02T09:00:00Z","unix":1772442000.0}
 
 Faults have the names and arguments of the functions in `outreach_async.fake.faults`. A script injects one fault into each of the
 next requests of an operation. A rule injects a fault into every matching request, optionally with a probability:
@@ -40,7 +40,7 @@ The fake's time stands still until you advance it. Each request can advance it b
 same fake wait meanwhile; those to other sandboxes do not:
 
     $ curl $OUTREACH_BASE_URL/_fake/time/advance -d '{"days": 2, "hours": 12}'
-    {"now":"2026-01-03T12:00:00Z","unix":1767441600.0}
+    {"now":"2026-03-04T21:00:00Z","unix":1772658000.0}
 
 Read the request log. The log masks keys, and contains no requests to the control plane:
 
