@@ -323,6 +323,9 @@ class Contacts(_Resource):
         ledger: str | PathLike[str] | store.Store | None = None,
         max_age: float | timedelta | None = None,
         changed: store.Changed = "send",
+        hold: float | timedelta | None = None,
+        held_by: Iterable[str | PathLike[str] | store.Store] | Mapping[str, str | PathLike[str] | store.Store] = (),
+        hold_domains: bool = False,
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
         spool: bool = False,
@@ -419,6 +422,15 @@ class Contacts(_Resource):
             changed: `"send"` sends a row that differs from the last row of
                 its contact. `"ignore"` does not; `duplicates="skip"` needs
                 this.
+            hold: Period in seconds or as a `timedelta`. A row of a person
+                to whom the ledger has sent within it is `excluded`, unless
+                that was for the row's own campaign and workspace.
+            held_by: Ledgers that also hold the people to whom they have
+                sent: paths, or a mapping of names to paths. Of runs whose
+                ledgers hold each other, one sends to a person, also if
+                they import the person at the same moment.
+            hold_domains: Whether a person holds everybody with the domain,
+                unless that is one of a provider, such as gmail.com.
             resume: Continue the run of an existing journal after a crash
                 or a suspension, with the same rows, options and address of
                 the service; every row gets exactly one outcome. If an
@@ -490,7 +502,8 @@ class Contacts(_Resource):
             max_outage=max_outage,
             exclude=exclude,
         )
-        require_types(Contacts.create_many, {"resume": resume, "spool": spool, "normalise": normalise})
+        flags = {"resume": resume, "spool": spool, "normalise": normalise, "hold_domains": hold_domains}
+        require_types(Contacts.create_many, flags)
         # The store records the campaign's id as it is sent, not as it is spelled in the argument.
         recorded = {**request_options, "campaign": requests.target.campaign}
         opens_store = choose_store(
@@ -500,6 +513,9 @@ class Contacts(_Resource):
             ledger=ledger,
             max_age=max_age,
             changed=changed,
+            hold=hold,
+            held_by=held_by,
+            hold_domains=hold_domains,
             resume=resume,
             earlier=earlier,
             spool=spool,

@@ -396,6 +396,9 @@ def require_fitting(
     ledger: object = None,
     max_age: object = None,
     changed: str = "send",
+    hold: object = None,
+    held_by: object = (),
+    hold_domains: bool = False,
     resume: bool = False,
     earlier: str = "known",
     spool: bool = False,
@@ -411,6 +414,11 @@ def require_fitting(
         ' pass duplicates="overwrite", or omit it': blank == "clear" and duplicates != "overwrite",
         'max_age: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and max_age is not None,
         'changed: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and ignores,
+        'hold: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and hold is not None,
+        **{
+            f"{name}: needs hold, got None; pass a period as hold, too": hold is None and bool(is_given)
+            for name, is_given in {"held_by": held_by, "hold_domains": hold_domains}.items()
+        },
         'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'
         ' duplicates="update_missing_fields", or changed="ignore" to send only new contacts': (
             has_ledger and duplicates == "skip" and not ignores

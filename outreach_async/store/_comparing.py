@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, suppress
 from hashlib import blake2b
 from itertools import chain, islice
-from struct import unpack
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -35,16 +35,20 @@ from outreach_async.bulk._outcomes import (
 from outreach_async.bulk._rows import ParsedRow, RecentEmails, Repeats, RowParser, email_of
 from outreach_async.bulk._targets import ListingNeeded, Targets
 from outreach_async.converters import OutreachConverter
-from outreach_async.errors import InvalidRequest
+from outreach_async.errors import Excluded, InvalidRequest
 from outreach_async.models import RUN_TARGET, Target
+from outreach_async.store._holds import Holds
 from outreach_async.store._ledgers import (
     CAMPAIGN_BITS,
     SIMILAR_BITS,
     TARGET_BITS,
     LedgerEntries,
     RowChange,
+    hash_domain,
+    hashes,
     load_entries,
     no_entries,
+    start_contacts,
     translate_ledger_errors,
 )
 from outreach_async.store._schema import DIGEST_BITS
@@ -55,7 +59,6 @@ _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
 _CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
 """Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _HASH_SIZE: Final = 8
-_DOMAIN_SIZE: Final = 6  # bytes, less one bit: SQLite stores larger numbers in eight bytes
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
 _NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
 _NO_TARGET: Final = Target("", "")  # of a row without an e-mail, or with an unknown campaign
@@ -212,21 +215,11 @@ def _takes_part(row: ParsedRow | ContactOutcome) -> bool:
     return not isinstance(row, ContactOutcome) or row.status is Outcome.EXCLUDED
 
 
-def _hashes(start: Any, contents: Iterable[bytes], form: str = "q") -> Sequence[int]:
-    """Return the hashes of contents, each with a prefix that has been hashed already; with the form "q", they are signed."""
-    copy, hashes = start.copy, list[bytes]()
-    for content in contents:
-        hasher = copy()
-        hasher.update(content)
-        hashes.append(hasher.digest())
-    return unpack(f">{len(hashes)}{form}", b"".join(hashes))
-
-
 def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequence[int]:
     contents, first = [text.encode(errors="surrogatepass") for text in texts], pairs[0][0]
     if all(start is first for start, _ in pairs):  # nearly always
-        return _hashes(first, contents)
-    return [*chain(*(_hashes(start, [content]) for content, (start, _) in zip(contents, pairs, strict=True)))]
+        return hashes(first, contents)
+    return [*chain(*(hashes(start, [content]) for content, (start, _) in zip(contents, pairs, strict=True)))]
 
 
 class MarkedRow(NamedTuple):
@@ -252,6 +245,7 @@ class Comparer:
         only_counts: bool = False,
         width: int = 0,
         exclusions: Sequence[Finder] = (),
+        holds: Holds | None = None,
     ) -> None:
         """Create a comparer of rows that, before their blank fields were left out, had `width` fields, if that is known."""
         self.counts = LedgerCounts()
@@ -271,6 +265,7 @@ class Comparer:
         self._ignores_changes = options.ignore_changes
         self._width = width
         self._exclusions = exclusions
+        self.holds = holds
         self._key_starts: dict[Target, tuple[Any, int]] = {}
         # The options are part of the digest: with other options, the same row is another request.
         start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
@@ -359,7 +354,7 @@ class Comparer:
 
     def _start_keys(self, target: Target) -> tuple[Any, int]:
         secret = self._entries.header.secret
-        start = blake2b(msgspec.json.encode(target.workspace) + b"\n", key=secret, digest_size=_HASH_SIZE)
+        start = start_contacts(secret, target.workspace)
         salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
         self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
         return starts
@@ -369,12 +364,11 @@ class Comparer:
         secret, rows = self._entries.header.secret, list[tuple[int, ...]]()
         for number, (row, key, digest, *_) in enumerate(self.marked, first):
             domain = contact_key(row.email).rpartition("@")[2].encode(errors="surrogatepass")
-            hashed = int.from_bytes(blake2b(domain, key=secret, digest_size=_DOMAIN_SIZE).digest()) >> 1
-            rows.append((number, key, digest, self.targets[row.target], hashed))
+            rows.append((number, key, digest, self.targets[row.target], hash_domain(secret, domain)))
         return msgspec.json.encode(rows).decode()
 
     def _digests(self, contents: Iterable[bytes]) -> list[int]:
-        return [digest >> _EXTRA_BITS for digest in _hashes(self._digest_start, contents, "Q")]
+        return [digest >> _EXTRA_BITS for digest in hashes(self._digest_start, contents, "Q")]
 
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""
@@ -440,7 +434,6 @@ class Comparer:
         row, digest, target = rows.parsed[position], rows.digests[position], rows.targets[position]
         if isinstance(row, ContactOutcome):
             self.counts.excluded += row.status is Outcome.EXCLUDED
-            self.counts.held += getattr(row.error, "kind", "") == "hold"
             self.counts.gated += getattr(row.error, "kind", "") == "gate"
             return row
         key, change = rows.keys[position], RowChange.NEW
@@ -455,6 +448,8 @@ class Comparer:
             return None
         row = row or self._parser.parse(rows.first + position, rows.originals[position])
         if isinstance(row, ParsedRow):
+            if self.holds is not None and (held := self.holds.claim(row)) is not None:
+                return self._hold(row, held)
             # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
             row.maybe_sent = change is RowChange.UNCERTAIN
             row.rejected_before = self._entries.was_rejected(key)
@@ -464,6 +459,20 @@ class Comparer:
             self.marked.append(MarkedRow(row, key, mark, change, place))
             self._remember(key, mark)
         return row
+
+    def _hold(self, row: ParsedRow, held: Excluded) -> ContactOutcome:
+        self.counts.excluded += 1
+        self.counts.held += 1
+        return unsent_outcome(row.index, row.original, Outcome.EXCLUDED, held, target=row.target)
+
+    def withdraw(self, held: Mapping[int, Excluded]) -> dict[int, ContactOutcome]:
+        """Leave out marked rows that turn out to be held, by their index. Return their outcomes."""
+        withdrawn = [each for each in self.marked if each.row.index in held]
+        for row, *_, change, _ in withdrawn:
+            setattr(self.counts, change.value, getattr(self.counts, change.value) - 1)
+            self.counts.kept -= count_kept(row.original, self._width) if change is RowChange.CHANGED else 0
+        self.marked = [each for each in self.marked if each.row.index not in held]
+        return {each.row.index: self._hold(each.row, held[each.row.index]) for each in withdrawn}
 
     def _remember(self, key: int, digest: int) -> None:
         """Remember a row that is sent: later rows are compared with the values that it gives to contacts with entries."""
@@ -504,19 +513,26 @@ def count_changes(
     ledger: Store,
     targets: Targets,
     tell: Callable[[ContactOutcome], object],
+    holding: Mapping[str, Any] = MappingProxyType({}),
     **options: Any,
 ) -> LedgerCounts:
     """Compare the rows that `read` returns with a ledger, which is only read, and return what a run with them would find.
 
     `tell` receives an outcome for each row. A row that a run would send is `not_applied`, or `unknown` if it is uncertain.
-    The options are those of `Comparison`. Options of a request, and a policy for repeats, that are not given are those of the
-    ledger's last run.
+    The options are those of `Comparison`; `holding` has those of `Holds`. Options of a request, and a policy for repeats, that
+    are not given are those of the ledger's last run.
     """
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
     first = 0
+    now = read_clock(ledger)
     with closing(ledger.medium()) as medium, translate_ledger_errors(medium.name):
-        entries = medium.query(load_entries) if medium.exists() else no_entries()
+        exists = medium.exists()
+        entries = medium.query(load_entries) if exists else no_entries()
+        if (holds := Holds.of(ledger, **holding)) is not None:
+            holds.open(entries.header.address, now, claims=False)
+            if exists:
+                holds.load_own(medium.query)
     last = entries.runs[-1] if entries.runs else None
     request = options.pop("request", None) or (last.request if last else _DEFAULT_REQUEST)
     compared = Comparison(**options, request=request)
@@ -530,7 +546,7 @@ def count_changes(
     )
     policy = compared.repeats or (last.repeats if last else "serial")
     parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
-    comparer = Comparer(compared, entries, parser, read_clock(ledger))
+    comparer = Comparer(compared, entries, parser, now, holds=holds)
     for _ in comparer.plan_repeats(policy, read):
         pass
     for batch in _batches(read()):

@@ -28,6 +28,7 @@ from itertools import chain, groupby
 from math import inf
 from pathlib import Path
 from secrets import token_bytes, token_hex
+from struct import unpack
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -61,6 +62,7 @@ _SIGN: Final = 1 << 63  # keys are signed, as SQLite stores them
 _BUCKET_BITS: Final = 4
 """A bucket of the directory has about 16 entries: a search takes four steps, in two or three lines of memory."""
 _NO_ID: Final = 1 << 62
+_DOMAIN_SIZE: Final = 6  # bytes, less one bit: SQLite stores larger numbers in eight bytes
 _LOADED_SIZE: Final = 20_000
 """Number of entries that are loaded at a time, so that the memory has little besides them."""
 
@@ -129,6 +131,26 @@ def read_runs(db: sqlite3.Connection) -> list[Run]:
 def load_entries(db: sqlite3.Connection) -> LedgerEntries:
     """Load the entries of a ledger, with everything that is known of them."""
     return LedgerEntries(db, LedgerHeader.from_metadata(records.read_metadata(db)), with_runs=True)
+
+
+def hashes(start: Any, contents: Iterable[bytes], form: str = "q") -> Sequence[int]:
+    """Return the hashes of contents, each with a prefix that has been hashed already; with the form "q", they are signed."""
+    copy, found = start.copy, list[bytes]()
+    for content in contents:
+        hasher = copy()
+        hasher.update(content)
+        found.append(hasher.digest())
+    return unpack(f">{len(found)}{form}", b"".join(found))
+
+
+def start_contacts(secret: bytes, workspace: str | None) -> Any:
+    """Return the start of the hashes of a workspace's contacts: the upper bits of their keys, without those of a campaign."""
+    return blake2b(msgspec.json.encode(workspace) + b"\n", key=secret, digest_size=8)
+
+
+def hash_domain(secret: bytes, domain: bytes) -> int:
+    """Return the column `domain` of an entry."""
+    return int.from_bytes(blake2b(domain, key=secret, digest_size=_DOMAIN_SIZE).digest()) >> 1
 
 
 def no_entries() -> LedgerEntries:
@@ -465,7 +487,7 @@ def require_rows(db: sqlite3.Connection, metadata: Mapping[str, Any]) -> None:
 
 def _merge_groups(db: sqlite3.Connection, possibly_sent: PossiblySent, run: int, *, is_early: bool) -> bool:
     """Merge the rows that are not alone into the table of changed entries. Return whether one of them is unsettled."""
-    sent_rows = (_read_row(row, possibly_sent, run) for row in db.execute(_SELECT_ROWS))
+    sent_rows = (read_row(row, possibly_sent, run) for row in db.execute(_SELECT_ROWS))
     rows = groupby(sent_rows, lambda row: row[0].key >> SIMILAR_BITS)
     entries = groupby((LedgerEntry(*row) for row in db.execute(_SELECT_ENTRIES)), lambda entry: entry.key >> SIMILAR_BITS)
     known, changed, accepted, is_unsettled = next(entries, None), list[LedgerEntry](), list[tuple[int]](), False
@@ -490,7 +512,7 @@ def _keep(db: sqlite3.Connection, changed: list[LedgerEntry], accepted: list[tup
     accepted.clear()
 
 
-def _read_row(row: Sequence[Any], possibly_sent: PossiblySent, run: int) -> SentRow:
+def read_row(row: Sequence[Any], possibly_sent: PossiblySent, run: int) -> SentRow:
     key, digest, target, domain, seq, status, id_1, id_2, attempts, possible = row
     unanswered = Effect.POSSIBLE if seq in possibly_sent else Effect.NONE
     effect = unanswered if status is None else _effect_of(seq, status, attempts, possible)

@@ -10,12 +10,12 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from datetime import timedelta
+from contextlib import ExitStack
 from functools import partial
 from hashlib import blake2b
 from itertools import filterfalse
 from struct import pack
-from typing import Any, Final, TypeAlias, get_args
+from typing import Any, Final, get_args
 
 import anyio
 import attrs
@@ -32,6 +32,7 @@ from outreach_async.bulk._source import END
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.store._comparing import BATCH_SIZE, Comparer, PreparedRows
+from outreach_async.store._holds import Holds, Place
 from outreach_async.store._ledgers import LedgerRun, start_run, translate_ledger_errors
 from outreach_async.store._records import OTHER_JOURNAL, Earlier, Identity, MarkedWindow
 from outreach_async.store._store import Changed, Comparison, Store, read_clock
@@ -438,9 +439,8 @@ class LedgerFeed(WindowedFeed):
                 break
         if compared := self._first - first:
             self._share = max(len(marked), 1) / compared
-        if marked:
-            await self._mark()
-        self._rows.extend(rows)
+        held = await self._thread.run(self._mark) if self.comparer.marked else {}
+        self._rows.extend(UnsentRows(row.index, [held[row.index]]) if row.index in held else row for row in rows)
         if self.comparer.unchanged:
             self._rows.append(UnsentRows(first, [], self.comparer.unchanged.copy()))
             self.comparer.unchanged.clear()
@@ -458,14 +458,21 @@ class LedgerFeed(WindowedFeed):
         self._first += len(originals)
         return [row for rows in prepared for row in self.comparer.settle(rows)]
 
-    async def _mark(self) -> None:
-        first, marked = self._marked_count, [*self.comparer.marked]
-        sent = self.comparer.encode_marked(first)
-        self.comparer.marked.clear()
-        self.numbers.update((each.row.index, number) for number, each in enumerate(marked, first))
-        targets = {each.row.target: self.comparer.targets[each.row.target] for each in marked}
-        await self._thread.run(self._writer.mark, MarkedWindow(first, len(marked), b""), targets, sent)
-        self._marked_count += len(marked)
+    def _mark(self) -> Mapping[int, ContactOutcome]:
+        """Mark the rows that are about to be sent. Return the outcomes of those that turn out to be held, by their index."""
+        comparer, first = self.comparer, self._marked_count
+        rows = [each.row for each in comparer.marked]
+        with ExitStack() as stack:
+            found = stack.enter_context(comparer.holds.confirmed(rows)) if comparer.holds else {}
+            held = comparer.withdraw(found) if found else {}
+            if marked := comparer.marked:
+                sent = comparer.encode_marked(first)
+                self.numbers.update((each.row.index, number) for number, each in enumerate(marked, first))
+                targets = {each.row.target: comparer.targets[each.row.target] for each in marked}
+                self._writer.mark(MarkedWindow(first, len(marked), b""), targets, sent)
+            self._marked_count += len(marked)
+        comparer.marked = []
+        return held
 
 
 class LedgerRecorder(JournalRecorder):
@@ -498,15 +505,13 @@ class LedgerRecorder(JournalRecorder):
         comparer.counts.gone = self._run.merge(numbers, counts, seen, comparer.compared_targets)
 
 
-Place: TypeAlias = str | os.PathLike[str] | Store | None
-"""The argument `journal` or `ledger` of a run."""
-
-
-def choose_store(plan: Plan, request: Mapping[str, Any], *, journal: Place, ledger: Place, **options: Any) -> OpenRecorder | None:
+def choose_store(
+    plan: Plan, request: Mapping[str, Any], *, journal: Place | None, ledger: Place | None, **options: Any
+) -> OpenRecorder | None:
     """Validate the options of `create_many`. Return what opens the store of a run whose requests have the options `request`."""
     require_choice("earlier", options["earlier"], get_args(Earlier))
     require_choice("changed", options["changed"], get_args(Changed))
-    opens = None if ledger is None else _choose_ledger(ledger, plan, request, options["max_age"], options["changed"])
+    opens = None if ledger is None else _choose_ledger(ledger, plan, request, options)
     require_fitting(journal=journal, ledger=ledger, **options, repeats=plan.repeats, duplicates=plan.duplicates)
     return opens if journal is None else _choose_journal(journal, plan, request, options)
 
@@ -516,7 +521,7 @@ def _identify(plan: Plan, options: Mapping[str, Any], **known: Any) -> Identity:
     return Identity(str(plan.parser.targets.default.workspace), options, address=address, **known)
 
 
-def _to_store(given: Place, field: str) -> Store:
+def _to_store(given: Place | None, field: str) -> Store:
     if isinstance(given, Store):
         return given
     if not isinstance(given, str | os.PathLike):
@@ -543,37 +548,42 @@ def _choose_journal(place: Place, plan: Plan, request: Mapping[str, Any], option
     return open_journal
 
 
-def _choose_ledger(
-    place: Place, plan: Plan, request: Mapping[str, Any], max_age: float | timedelta | None, changed: Changed
-) -> OpenRecorder:
+def _choose_ledger(place: Place, plan: Plan, request: Mapping[str, Any], options: Mapping[str, Any]) -> OpenRecorder:
     ledger = _to_store(place, "ledger")
+    holds = Holds.of(ledger, **{name: options[name] for name in ("hold", "held_by", "hold_domains")})
     fields = {name: value for name, value in request.items() if name != "campaign"}
-    comparison = Comparison(plan.repeats, fields, max_age, ignore_changes=changed == "ignore")
+    comparison = Comparison(plan.repeats, fields, options["max_age"], ignore_changes=options["changed"] == "ignore")
     if plan.repeats in WHOLE_INPUT and plan.source.read_again is None:
         raise InvalidRequest(
             f"repeats: with a ledger, {plan.repeats!r} needs rows that can be read twice, got an iterator or a stream; pass a"
             ' list or a data frame, or "serial"'
         )
     recorded = {**request, "repeats": plan.repeats, "timeout": plan.call_options.timeout}
-    return partial(_open_ledger, ledger, _identify(plan, recorded), comparison)
+    return partial(_open_ledger, ledger, _identify(plan, recorded), comparison, holds)
 
 
-async def _open_ledger(ledger: Store, identity: Identity, comparison: Comparison, context: RunContext) -> LedgerRecorder:
+async def _open_ledger(
+    ledger: Store, identity: Identity, comparison: Comparison, holds: Holds | None, context: RunContext
+) -> LedgerRecorder:
     """Open the ledger of a run, in a thread. An earlier run that was not merged is merged first."""
     name = os.fspath(ledger.location)
 
     def open_run() -> LedgerRun:
-        medium = ledger.medium()
         with_ids, with_runs = not context.only_counts, comparison.max_age is not None
-        try:
-            return start_run(medium, identity, partial(read_clock, ledger), with_ids=with_ids, with_runs=with_runs)
-        except BaseException:
-            medium.close()
-            raise
+        with ExitStack() as stack:
+            stack.callback((medium := ledger.medium()).close)
+            if holds is not None:  # before the run is in the ledger
+                holds.open(identity.address, read_clock(ledger), claims=True)
+            run = start_run(medium, identity, partial(read_clock, ledger), with_ids=with_ids, with_runs=with_runs)
+            stack.callback(run.writer.close)
+            if holds is not None:
+                holds.load_own(run.database.query)
+            stack.pop_all()
+        return run
 
     thread = WriterThread(inline=ledger.inline, errors=partial(translate_ledger_errors, name, opens=False))
     run = await thread.run_opening(open_run)
     options: dict[str, Any] = {name: getattr(context, name) for name in ("only_counts", "width", "exclusions")}
-    comparer = Comparer(comparison, run.entries, context.parser, run.run.at, **options)
+    comparer = Comparer(comparison, run.entries, context.parser, run.run.at, holds=holds, **options)
     feed = LedgerFeed(run.writer, thread, context, comparer, comparison.repeats)
     return LedgerRecorder(ledger, run, thread, feed, context)

@@ -62,7 +62,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], kind: Ki
     # the locks that a writer in the same process holds.
     failures = 0
     for _ in range(_MAX_ATTEMPTS):
-        (size, _, _), (log_size, _, _) = before = _read_file_states(path)
+        (size, _, _), (log_size, _, _) = before = read_file_states(path)
         if size is None:
             raise InvalidRequest(f"{kind}: {path} does not exist; pass the path of a {kind}")
         if size == 0:
@@ -74,11 +74,11 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], kind: Ki
         except OutreachError:
             raise
         except (sqlite3.Error, *records.DECODING_ERRORS) as error:
-            failures = failures + 1 if _read_file_states(path) == before else 0
+            failures = failures + 1 if read_file_states(path) == before else 0
             if failures == _MAX_FAILURES:
                 raise read_error(path, error, kind) from error
         else:
-            if uses_log or _read_file_states(path) == before:
+            if uses_log or read_file_states(path) == before:
                 return result, stale
             failures = 0
     raise JournalError(f"journal {path} changes faster than it can be read; try again")
@@ -163,7 +163,7 @@ def remedy(path: Path) -> str:
     )
 
 
-def _read_file_states(path: Path) -> list[tuple[int | None, int, int]]:
+def read_file_states(path: Path) -> list[tuple[int | None, int, int]]:
     """Return size, inode and time of change of the file and of its log, to detect changes by a writer; no size if missing."""
     states = list[tuple[int | None, int, int]]()
     for name in path, Path(f"{path}-wal"):
@@ -232,7 +232,7 @@ _MUTEX: Final = Lock()
 # table. There, `flock` on the journal would block SQLite, and a POSIX lock would disappear when SQLite drops its own POSIX locks.
 _LOCKS_SEPARATE_FILE: Final = sys.platform != "linux"
 """Whether to lock a separate file beside the journal, not the journal itself. The separate file is never removed."""
-_OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+OPEN_FLAGS: Final = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class JournalLock:
@@ -250,10 +250,10 @@ class JournalLock:
                 raise _in_use_error(path)
             if not resume:
                 raise InvalidRequest(f"journal: {path} already exists; resume its run, or {records.OTHER_JOURNAL}")
-            descriptor = locked = os.open(path, _OPEN_FLAGS)
+            descriptor = locked = os.open(path, OPEN_FLAGS)
             descriptors.callback(os.close, descriptor)
             if beside:
-                locked = os.open(f"{path}-lock", _OPEN_FLAGS | os.O_CREAT, 0o600)
+                locked = os.open(f"{path}-lock", OPEN_FLAGS | os.O_CREAT, 0o600)
                 descriptors.callback(os.close, locked)
             fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
             require_same_file(path, descriptor)

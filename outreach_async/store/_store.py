@@ -29,7 +29,7 @@ from outreach_async.store._objects import ObjectDatabase, boot_time
 from outreach_async.store._sqlite import FileDatabase, query_journal, read_kind
 from outreach_async.store._writer import JournalWriter, WriterThread, open_journal
 
-_LAST_TIME: Final = 253_402_300_799
+LAST_TIME: Final = 253_402_300_799
 """The end of the year 9999. Larger numbers are not seconds, but perhaps nanoseconds."""
 
 Changed = Literal["send", "ignore"]
@@ -388,8 +388,8 @@ class Store:
 
 def read_clock(store: Store) -> float:
     """Return the Unix time by the clock `wall` of a store; an error if that is not a time."""
-    expected, remedy = f"the Unix time in seconds, from 0 to {_LAST_TIME}", "pass a function such as time.time"
-    return require_float("wall", store.wall(), lambda now: 0 <= now <= _LAST_TIME, expected, remedy)
+    expected, remedy = f"the Unix time in seconds, from 0 to {LAST_TIME}", "pass a function such as time.time"
+    return require_float("wall", store.wall(), lambda now: 0 <= now <= LAST_TIME, expected, remedy)
 
 
 def stores_in(location: str | os.PathLike[str]) -> dict[str, Store]:
