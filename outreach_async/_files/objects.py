@@ -19,6 +19,7 @@ from secrets import token_hex
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from outreach_async._files.atomic import atomic_file
 from outreach_async.errors import InvalidRequest
 
 SCHEMES: Final = ("s3", "gs", "az", "file", "memory")  # schemes of the URLs of object journals
@@ -154,6 +155,11 @@ class StoredObjects:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         return bytes(found)
 
+    def replace(self, name: str, content: bytes) -> None:
+        """Write an object, whether or not its name is taken."""
+        put, key = self._obstore.put, self._prefix + name
+        _call(f"{name} cannot be written", lambda: put(self._store, key, content, use_multipart=False))
+
     def delete(self, name: str) -> None:
         _call(f"{name} cannot be deleted", lambda: self._obstore.delete(self._store, self._prefix + name))
 
@@ -203,6 +209,10 @@ class FolderObjects:
 
     def read(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()
+
+    def replace(self, name: str, content: bytes) -> None:
+        with atomic_file(self._folder / name, private=True) as draft:
+            draft.write(content)
 
     def delete(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)

@@ -322,6 +322,8 @@ class SpooledExclusion(NamedTuple):
         return {"email": self.email} if self.email else {}
 
 
+ERASED: Final = SpooledExclusion("", "erased")
+"""What the spool has of a row of a person who was erased."""
 _WITH_TARGET: Final = 3  # values: the content, and the two of its target
 
 
@@ -334,6 +336,10 @@ def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:
     if isinstance(content, list) and len(content) == _WITH_TARGET:
         content, target = content[0], Target(*content[1:])
     return SpooledExclusion(*content) if isinstance(content, list) else content, target
+
+
+def is_erased(payload: bytes) -> bool:
+    return bool(decode_spooled(payload)[0] == ERASED)
 
 
 def _spool_key(email: str, target: Target | None) -> str:

@@ -116,7 +116,19 @@ reported as `skipped`, although this run created their contacts. So no
 lifecycle rule of the bucket may delete objects of an unfinished run.
 """
 
+from outreach_async.store._erasing import Erased, People, erase
 from outreach_async.store._records import Earlier, Identity, JournalReport
 from outreach_async.store._store import Changed, LedgerReport, Store, stores_in
 
-__all__ = ["Changed", "Earlier", "Identity", "JournalReport", "LedgerReport", "Store", "stores_in"]
+__all__ = [
+    "Changed",
+    "Earlier",
+    "Erased",
+    "Identity",
+    "JournalReport",
+    "LedgerReport",
+    "People",
+    "Store",
+    "erase",
+    "stores_in",
+]

@@ -222,6 +222,31 @@ def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequen
     return [*chain(*(hashes(start, [content]) for content, (start, _) in zip(contents, pairs, strict=True)))]
 
 
+KeyStart: TypeAlias = tuple[Any, int]
+"""The hash of a target's workspace, with which keys begin, and the number of its campaign."""
+
+
+def start_keys(secret: bytes, target: Target) -> KeyStart:
+    salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
+    return start_contacts(secret, target.workspace), int.from_bytes(salt) | 1
+
+
+def hash_keys(emails: Sequence[str], pairs: Sequence[KeyStart]) -> list[int]:
+    """Return the key of each e-mail, with the start of the keys of its target."""
+    similar = order_keys(emails)
+    groups = _hash_each(similar, pairs)
+    if similar is emails:  # most addresses are their own keys
+        return [
+            each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
+            for each, (_, salt) in zip(groups, pairs, strict=True)
+        ]
+    contacts = _hash_each([*map(contact_key, emails)], pairs)
+    return [
+        group & _SIMILAR_MASK | contact & _CONTACT_MASK & ~_SIMILAR_MASK | contact * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
+        for group, contact, (_, salt) in zip(groups, contacts, pairs, strict=True)
+    ]
+
+
 class MarkedRow(NamedTuple):
     """A row to be sent, with what is compared of it, and the place of its entry, or -1."""
 
@@ -266,7 +291,7 @@ class Comparer:
         self._width = width
         self._exclusions = exclusions
         self.holds = holds
-        self._key_starts: dict[Target, tuple[Any, int]] = {}
+        self._key_starts: dict[Target, KeyStart] = {}
         # The options are part of the digest: with other options, the same row is another request.
         start = msgspec.json.encode(options.request, order="deterministic") + b"\n"
         self._digest_start = blake2b(start, digest_size=_HASH_SIZE)
@@ -338,25 +363,10 @@ class Comparer:
         return self._named or {self._parser.targets.default}
 
     def _keys(self, emails: Sequence[str], targets: Sequence[Target]) -> list[int]:
-        pairs = [self._key_starts.get(target) or self._start_keys(target) for target in targets]
-        similar = order_keys(emails)
-        groups = _hash_each(similar, pairs)
-        if similar is emails:  # most addresses are their own keys
-            return [
-                each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
-                for each, (_, salt) in zip(groups, pairs, strict=True)
-            ]
-        hashes = _hash_each([*map(contact_key, emails)], pairs)
-        return [
-            group & _SIMILAR_MASK | contact & _CONTACT_MASK & ~_SIMILAR_MASK | contact * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
-            for group, contact, (_, salt) in zip(groups, hashes, pairs, strict=True)
-        ]
+        return hash_keys(emails, [self._key_starts.get(target) or self._start_keys(target) for target in targets])
 
-    def _start_keys(self, target: Target) -> tuple[Any, int]:
-        secret = self._entries.header.secret
-        start = start_contacts(secret, target.workspace)
-        salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
-        self._key_starts[target] = starts = start, int.from_bytes(salt) | 1
+    def _start_keys(self, target: Target) -> KeyStart:
+        self._key_starts[target] = starts = start_keys(self._entries.header.secret, target)
         return starts
 
     def encode_marked(self, first: int) -> str:

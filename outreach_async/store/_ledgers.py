@@ -42,7 +42,7 @@ from outreach_async.bulk._rows import PossiblySent, Repeats
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store import _records as records
-from outreach_async.store._objects import HEARTBEAT_INTERVAL, ObjectDatabase, TakenOverError
+from outreach_async.store._objects import HEARTBEAT_INTERVAL, ObjectDatabase, TakenOverError, clear_objects
 from outreach_async.store._schema import ENTRY_SUM, OUT_OF_DATE, REJECT_SUM, RUN_TABLES, SENT_SUM, TABLES, UNCERTAIN
 from outreach_async.store._sqlite import FileDatabase, JournalInUseError, connect, create_file, query_journal, write_tables
 from outreach_async.store._writer import Database, JournalWriter, Transaction, create_metadata, find_possibly_sent
@@ -812,6 +812,15 @@ class ObjectLedger:
                 parts.append((name, _digest(content)))
         create_or_read(self._objects, f"{number:06}", msgspec.json.encode(parts), after=after)
 
+    def purge(self, number: int) -> None:
+        """Delete the copies of the entries before one, and empty the logs of the runs before it."""
+        for name in [*self._objects.names()]:
+            if name[:6].isdecimal() and int(name[:6]) < number:
+                self._objects.delete(name)
+        for folder in list_folders(self._url, "ledger"):  # the names of objects stay taken: see `on_started`
+            if _NUMBER.fullmatch(run := folder.removeprefix("run-")) and int(run) < number:
+                clear_objects(open_objects(f"{self._url}/{folder}", "ledger"))
+
     def open_log(self, run: int, path: str = "") -> ObjectDatabase:
         """Return the database of a run, of which `path` has the entries before it. No request is sent."""
         url = f"{self._url}/run-{run:06}"
@@ -876,7 +885,7 @@ def start_run(
             now = wall()  # an earlier time only makes more entries uncertain, or too old
             database = medium.open(identity.address)
             stack.callback(database.close)
-            if (header := _merge_last(medium, database, wall)) is not None:
+            if (header := merge_last(medium, database, wall)) is not None:
                 read = None if with_ids else database.query
                 entries = database.query(partial(LedgerEntries, header=header, with_runs=with_runs, read=read))
                 identity = attrs.evolve(identity, options={**identity.options, "ledger": header.name, "at": now})
@@ -888,7 +897,7 @@ def start_run(
                 return LedgerRun(medium, database, entries, run, writer, wall)
 
 
-def _merge_last(medium: LedgerMedium, database: Database, wall: Callable[[], float]) -> LedgerHeader | None:
+def merge_last(medium: LedgerMedium, database: Database, wall: Callable[[], float]) -> LedgerHeader | None:
     """Merge the last run if it was not merged. Return what the ledger knows; `None` if it must be opened again."""
     metadata, runs = database.query(records.read_metadata), database.query(read_runs)
     header = LedgerHeader.from_metadata(metadata)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from outreach_async._files.objects import Objects, create_or_read
+from outreach_async._files.objects import FolderObjects, Objects, StoredObjects, create_or_read
 from outreach_async.errors import InvalidRequest, JournalError, OutreachError
 from outreach_async.store import _records as records
 from outreach_async.store._schema import TABLES
@@ -57,6 +57,29 @@ if hasattr(time, "CLOCK_BOOTTIME"):
     )  # also counts while the machine is suspended
 else:  # pragma: no cover - only Linux has this clock
     boot_time = time.monotonic
+
+
+_CHANGES: Final = {
+    "metadata": "SELECT name, value, crc FROM meta",
+    "window": "SELECT first, rows, digest, crc FROM window ORDER BY first",
+    "target": "SELECT number, workspace, campaign, crc FROM target ORDER BY number",
+    "event": "SELECT number, at, kind, data, crc FROM event ORDER BY number",
+    "errors": "SELECT json_group_array(json_array(digest, text)) FROM error",
+    "outcomes": f"SELECT json_group_array(json_array({', '.join(records.OUTCOME_COLUMNS)}, crc)) FROM outcome",  # noqa: S608 - our names
+    "spool": "SELECT json_group_array(json_array(seq, key, payload, crc)) FROM spool",
+}
+"""Queries for the values of the statements that write a journal."""
+
+
+def _read_changes(db: sqlite3.Connection) -> list[Change]:
+    return [(name, *values) for name, query in _CHANGES.items() for values in db.execute(query)]
+
+
+def clear_objects(objects: StoredObjects | FolderObjects, keep: str | None = None) -> None:
+    """Empty all objects but one. Their names stay taken."""
+    for name in [*objects.names()]:
+        if name != keep and objects.read(name):
+            objects.replace(name, b"")
 
 
 class TakenOverError(JournalError):
@@ -289,6 +312,19 @@ class ObjectDatabase(Database):
             f"journal {self.name}: another run has taken over the journal; this run sends nothing more,"
             " and the other run sends the remaining rows"
         )
+
+    def rewrite(self, objects: StoredObjects | FolderObjects) -> None:
+        """Write the content as the one object of a new generation, and empty all other objects, which are in `objects`."""
+        # The other objects stay: a writer that was taken over still finds out. One that takes over meanwhile has created the next
+        # object of its generation, or finds that this process has created it.
+        fence, last = self._name_of(self._number), self._last
+        changes = self.query(_read_changes)
+        self._begin_generation(self._generation + 1)
+        self._append(changes)
+        if not objects.create(fence, b"", after=last):
+            objects.delete(self._name_of(0))
+            raise self._taken_over()
+        clear_objects(objects, keep=self._name_of(0))
 
     def _begin_generation(self, generation: int) -> None:
         self._generation, self._number, self._end, self._previous = generation, 0, 0, _NO_DIGEST

@@ -24,13 +24,22 @@ from anyio.lowlevel import checkpoint
 
 from outreach_async._core.arguments import require_choice, type_name
 from outreach_async._files.objects import is_url, open_objects
-from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, Revision, UnsentRows, revise
+from outreach_async.bulk._outcomes import ContactOutcome, LedgerCounts, Revision, UnsentRows, revise, unfinished_outcome
 from outreach_async.bulk._pipeline import Plan
 from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, OpenRecorder, RunContext
-from outreach_async.bulk._rows import NO_ROWS, WHOLE_INPUT, ParsedRow, PossiblySent, Repeats, require_fitting
+from outreach_async.bulk._rows import (
+    ERASED,
+    NO_ROWS,
+    WHOLE_INPUT,
+    ParsedRow,
+    PossiblySent,
+    Repeats,
+    is_erased,
+    require_fitting,
+)
 from outreach_async.bulk._source import END
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
-from outreach_async.errors import InvalidRequest, JournalError
+from outreach_async.errors import Excluded, InvalidRequest, JournalError
 from outreach_async.store._comparing import BATCH_SIZE, Comparer, PreparedRows
 from outreach_async.store._holds import Holds, Place
 from outreach_async.store._ledgers import LedgerRun, start_run, translate_ledger_errors
@@ -234,9 +243,14 @@ class WindowedFeed:
             if len(batch) == _CHECKPOINT_INTERVAL:
                 await checkpoint()
         if self._possibly_sent.ranges:
-            for row in rows:
+            for at, row in enumerate(rows):
                 if isinstance(row, ParsedRow):
                     row.maybe_sent = row.index in self._possibly_sent
+                elif row.index in self._possibly_sent and str(row.error) == ERASED.reason:
+                    options: dict[str, Any] = {"attempts": 0, "maybe_applied": True, "target": row.target}
+                    rows[at] = unfinished_outcome(
+                        row.index, row.contact, Excluded(ERASED.reason), self._writer.duplicates, **options
+                    )
         return rows
 
     async def _store_input(self) -> None:
@@ -268,7 +282,8 @@ class WindowedFeed:
         while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, MAX_BATCH_BYTES))[0]:
             stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial", sys.maxsize)
             given = [(await self._parser.targets.apply(self._parser.encode_for_spool, row))[1] for row in rows]
-            if [row.payload for row in stored] != given:
+            pairs = zip(stored, given, strict=False)
+            if len(stored) < len(rows) or any(row.payload != new and not is_erased(row.payload) for row, new in pairs):
                 break
             count += len(rows)
         if rows or 0 < count < spooled:

@@ -475,9 +475,8 @@ _PAGE_SIZE: Final = 2_000  # rows per query
 _FROM_PAGE: Final = (
     "FROM (SELECT * FROM outcome WHERE seq >= ? ORDER BY seq LIMIT ?) AS page LEFT JOIN error ON error.digest = page.error"
 )
-_COLUMNS: Final = ", ".join(
-    f"page.{name}" for name in ("seq", "status", "id_1", "id_2", "attempts", "possible", "error", "repeats", "target")
-)
+OUTCOME_COLUMNS: Final = ("seq", "status", "id_1", "id_2", "attempts", "possible", "error", "repeats", "target")
+_COLUMNS: Final = ", ".join(f"page.{name}" for name in OUTCOME_COLUMNS)
 _PAGE: Final = f"json_group_array(json_array({_COLUMNS})), json_group_array(page.crc)"
 _SELECT_CHECKSUMS: Final = f"SELECT {_PAGE} FROM outcome AS page WHERE seq >= ? AND seq < ?"  # noqa: S608 - names of this module
 _SELECT_OUTCOMES: Final = f"SELECT {_PAGE}, json_group_array(error.text), '[]' {_FROM_PAGE}"

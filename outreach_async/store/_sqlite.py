@@ -434,6 +434,14 @@ class FileDatabase(Database):
     def damaged(self, reason: str) -> records.DamagedJournalError:
         return records.DamagedJournalError(f"journal {self.name} is damaged: {reason}; {remedy(Path(self.name))}")
 
+    def purge(self) -> None:
+        """Rewrite the file, so that no free page has what was deleted, and empty its log."""
+        with self.connection() as db:
+            db.execute("VACUUM")
+            if not self._copy_log("TRUNCATE"):
+                raise OSError("another program is reading it; close that program, and erase again")
+        self._state = self._lock.state()
+
     def compact(self) -> None:
         with self.connection() as db:
             (free,), (pages,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("freelist_count", "page_count"))

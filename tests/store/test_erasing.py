@@ -1,0 +1,277 @@
+"""People are erased from journals and ledgers: nothing is left of them, and everything else is as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.erasures import ANN, QuotingService, find_traces
+from support.journal import content_of, copy_of
+from support.runs import client, outcomes_of
+from support.time import virtual_time
+
+from outreach_async import ContactOutcome, JournalError, Outcome
+from outreach_async._files.objects import open_objects
+from outreach_async.errors import InvalidRequest
+from outreach_async.store import Erased, Identity, People, Store, erase
+from outreach_async.store._ledgers import start_run
+from outreach_async.store._objects import ObjectDatabase
+from outreach_async.store._records import MarkedWindow, read_metadata
+from outreach_async.store._sqlite import FileDatabase
+
+BO, CY = "bo@acme.example", "cy@other.example"
+ROWS = [{"email": ANN, "city": "Lyon"}, {"email": BO}, {"email": CY}]
+CHANGED = [{"email": ANN, "city": "Bern"}, {"email": BO, "city": "Bern"}, {"email": CY}]
+IDENTITY = Identity("space_1", {"duplicates": "skip", "campaign": None})
+
+
+@pytest.fixture(params=["file", "objects"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    location = tmp_path / "a.ledger" if request.param == "file" else f"{tmp_path.as_uri()}/ledger"
+    return Store(location, inline=True, linger=0.05)
+
+
+async def send(service: QuotingService, rows: list[dict[str, str]], **options: Any) -> list[ContactOutcome]:
+    options = {"stop_after_rejects": None, **options}
+    return await outcomes_of(client(service).contacts.create_many(rows, order="input", **options))
+
+
+def erase_ann(*stores: Store, dry_run: bool = False) -> list[Erased]:
+    return erase(stores, [f" {ANN.swapcase()}"], dry_run=dry_run)
+
+
+def keys_of(ledger: Store) -> set[int]:
+    with closing(ledger.medium()) as medium:
+        return medium.query(lambda db: {key for (key,) in db.execute("SELECT key FROM entry UNION SELECT key FROM reject")})
+
+
+@virtual_time
+async def test_nothing_of_a_person_is_left_in_a_ledger(ledger: Store, tmp_path: Path) -> None:
+    await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
+    await send(QuotingService([ANN, CY]), CHANGED, ledger=ledger, duplicates="overwrite")
+    before = keys_of(ledger)
+    assert find_traces(tmp_path, ANN, before)
+    (found,) = erase_ann(ledger)
+    (key,) = before - keys_of(ledger)
+    assert (found.problem, found.counts["entries"], found.counts["rejects"]) == ("", 1, 1)
+    assert found.contacts == {("space_1", f"contact_{1:016x}")}
+    assert find_traces(tmp_path, ANN, [key]) == []
+    assert (ledger.contacts().contacts, ledger.report().state) == (2, "finished")
+    service = QuotingService()
+    await send(service, CHANGED, ledger=ledger, duplicates="overwrite")
+    assert service.emails == [ANN]
+
+
+@virtual_time
+async def test_nothing_of_a_person_is_left_in_a_journal(journal: Store, tmp_path: Path) -> None:
+    before = await send(QuotingService([ANN]), [*ROWS, ROWS[0]], journal=journal, spool=True)
+    assert find_traces(tmp_path, ANN)
+    (found,) = erase_ann(journal)
+    assert (found.problem, found.counts) == ("", {"rows": 2, "errors": 1})
+    assert find_traces(tmp_path, ANN) == []
+    assert journal.report().outcomes[Outcome.REJECTED] == 2
+    after = [*journal.outcomes()]
+    assert [each.status for each in after] == [each.status for each in before]
+    assert [each.contact for each in after] == [{}, {"email": BO}, {"email": CY}, {}]
+    assert [each.id for each in after[1:3]] == [each.id for each in before[1:3]]
+
+
+@virtual_time
+async def test_ids_of_a_ledger_show_the_rows_of_a_journal(journal: Store, ledger: Store) -> None:
+    service = QuotingService()
+    await send(service, ROWS, journal=journal)
+    service.emails.clear()
+    await send(service, ROWS, ledger=ledger, duplicates="overwrite")
+    assert [each.counts.get("rows") for each in erase_ann(journal)] == [None]
+    assert erase_ann(journal, ledger)[0].counts == {"rows": 1}
+    assert [outcome.id is None for outcome in journal.outcomes()] == [True, False, False]
+
+
+@virtual_time
+@pytest.mark.parametrize("again", [[], ROWS])
+async def test_an_unfinished_run_goes_on_without_an_erased_row(journal: Store, again: list[dict[str, str]]) -> None:
+    run = client(QuotingService(answers=1)).contacts.create_many(ROWS[::-1], journal=journal, spool=True, concurrency=1)
+    assert len(await outcomes_of(run, 1)) == 1
+    erase_ann(journal)
+    service = QuotingService()
+    found = await send(service, again[::-1], journal=journal, spool=True, resume=True)
+    assert found[-1].status is Outcome.EXCLUDED
+    assert ANN not in service.emails
+    assert journal.report().outcomes[Outcome.ADDED] == 2
+
+
+@virtual_time
+async def test_an_erased_row_that_may_have_been_sent_is_unknown(journal: Store, tmp_path: Path) -> None:
+    hanging, service = QuotingService(answers=0), QuotingService()
+    async with client(hanging).contacts.create_many(ROWS, journal=journal, spool=True):
+        await hanging.hung.wait()
+        killed = copy_of(journal, tmp_path)
+    assert erase_ann(killed)[0].problem == ""
+    found = await send(service, [], journal=killed, spool=True, resume=True)
+    assert (found[0].status, found[0].certain) == (Outcome.UNKNOWN, False)
+    assert service.emails == [BO, CY]
+
+
+@virtual_time
+async def test_a_store_in_use_is_refused_and_no_other_is_changed(ledger: Store, path: Path, tmp_path: Path) -> None:
+    await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
+    writer = Store(path).writer(IDENTITY, resume=False)
+    before = content_of(tmp_path)
+    with pytest.raises(InvalidRequest, match=f"emails: a run is using {path}; wait until it ends: nothing was erased"):
+        erase_ann(Store(path), ledger)
+    assert content_of(tmp_path) == before
+    writer.close()
+
+
+@virtual_time
+async def test_a_dry_run_finds_the_same_and_changes_nothing(journal: Store, ledger: Store, tmp_path: Path) -> None:
+    await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
+    await send(QuotingService([ANN]), ROWS, journal=journal, spool=True)
+    before = content_of(tmp_path)
+    planned = erase_ann(journal, ledger, dry_run=True)
+    assert content_of(tmp_path) == before
+    assert [(each.counts["rows"], each.contacts) for each in planned[:1]] == [(1, frozenset())]
+    assert planned[1].counts["entries"] == erase_ann(journal, ledger)[1].counts["entries"] == 1
+
+
+def test_a_process_whose_journal_was_erased_writes_nothing_more(tmp_path: Path) -> None:
+    journal = Store(f"{tmp_path.as_uri()}/run")
+    writer = journal.writer(IDENTITY, resume=False)
+    writer.mark(MarkedWindow(0, 1, b"12345678"))
+    assert erase_ann(journal)[0].problem == ""
+    with pytest.raises(JournalError, match="another run has taken over"):
+        writer.mark(MarkedWindow(1, 1, b"12345678"))
+
+
+@virtual_time
+async def test_a_run_whose_ledger_was_erased_sends_nothing_more(tmp_path: Path) -> None:
+    ledger = Store(f"{tmp_path.as_uri()}/ledger", inline=True)
+    await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
+    medium = ledger.medium()
+    identity = Identity(**medium.query(read_metadata)["identity"])
+    run = start_run(medium, identity, lambda: 1e9, with_ids=False, with_runs=False)
+    assert erase_ann(ledger)[0].problem == ""
+    with pytest.raises(JournalError, match="another run has taken over"):
+        run.writer.end("finished")
+    run.close()
+
+
+def test_a_process_that_takes_over_meanwhile_keeps_its_journal(tmp_path: Path) -> None:
+    journal = Store(url := f"{tmp_path.as_uri()}/run")
+    journal.writer(IDENTITY, resume=False).close()
+    with closing(ObjectDatabase(open_objects(url), url, journal.clock)) as database:
+        database.open(lambda _: None, resume=True)
+        writer = journal.writer(IDENTITY, resume=True)
+        with pytest.raises(JournalError, match="another run has taken over"):
+            database.rewrite(open_objects(url))
+    writer.mark(MarkedWindow(0, 1, b"12345678"))
+    assert journal.report().marked == 1
+
+
+@virtual_time
+async def test_a_damaged_store_is_reported_and_the_rest_is_erased(journal: Store, ledger: Store, tmp_path: Path) -> None:
+    await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
+    (tmp_path / "damaged.db").write_bytes(b"SQLite format 3\0")
+    damaged, missing, found = erase_ann(Store(tmp_path / "damaged.db"), journal, ledger)
+    assert ("is not a journal" in damaged.problem, "does not exist" in missing.problem) == (True, True)
+    assert (found.problem, found.counts["entries"]) == ("", 1)
+
+
+@virtual_time
+async def test_a_ledger_whose_entries_are_damaged_is_left_as_it_is(path: Path) -> None:
+    await send(QuotingService(), ROWS, ledger=path, duplicates="overwrite")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE entry SET run = 7 WHERE key = (SELECT min(key) FROM entry)")
+        db.commit()
+    (found,) = erase_ann(Store(path))
+    assert "expected 3 intact rows in the table entry, found 2" in found.problem
+    assert found.contacts == {("space_1", f"contact_{1:016x}")}
+
+
+def test_a_row_that_no_run_has_marked_is_erased(journal: Store, tmp_path: Path) -> None:
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        writer.spool([(0, ANN, json.dumps(ROWS[0], ensure_ascii=False).encode())])
+        writer.end_spool(1)
+    assert erase_ann(journal)[0].counts == {"rows": 1}
+    assert find_traces(tmp_path, ANN) == []
+
+
+def test_a_file_that_another_program_reads_is_not_wholly_erased(path: Path) -> None:
+    Store(path).writer(IDENTITY, resume=False).close()
+    with closing(FileDatabase(str(path))) as database, closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        database.open(lambda _: None, resume=True)
+        database.query(lambda db: db.execute("PRAGMA busy_timeout = 1"))
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM meta").fetchone()
+        with pytest.raises(JournalError, match="another program is reading it; close that program, and erase again"):
+            database.purge()
+
+
+def erase_in_child(call: int, *stores: Store) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.erasure_child", str(call), ANN, *(os.fspath(store.location) for store in stores)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1])
+
+
+@virtual_time
+@pytest.mark.thorough
+async def test_an_erasure_that_is_killed_leaves_stores_that_work_and_completes(tmp_path: Path) -> None:
+    def places(folder: Path) -> list[Store]:
+        names = ["a.ledger", "run.db", f"{folder.as_uri()}/ledger", f"{folder.as_uri()}/run"]
+        return [Store(name if "://" in name else folder / name, inline=True, linger=0.05) for name in names]
+
+    (whole := tmp_path / "whole").mkdir()
+    for store in places(whole):
+        is_ledger = "ledger" in str(store)
+        options = {"ledger": store, "duplicates": "overwrite"} if is_ledger else {"journal": store, "spool": True}
+        await send(QuotingService([CY]), ROWS, **options)
+    keys = [keys_of(store) for store in places(whole)[::2]]
+    shutil.copytree(whole, tmp_path / "counted")
+    calls = int(erase_in_child(0, *places(tmp_path / "counted")).stdout)
+    gone = {key for before, store in zip(keys, places(tmp_path / "counted")[::2], strict=True) for key in before - keys_of(store)}
+    for call in Random(calls).sample(range(1, calls), 24):  # noqa: S311 - no secret
+        shutil.copytree(whole, folder := tmp_path / str(call))
+        assert erase_in_child(call, *places(folder)).returncode == -signal.SIGKILL
+        for store in places(folder):
+            assert len(list(store.outcomes())) == store.report().rows
+            assert store.contacts().contacts in {1, 2} if store.is_ledger() else store.report().state == "finished"
+        assert [each.problem for each in erase_ann(*places(folder))] == [""] * 4
+        assert find_traces(folder, ANN, gone) == []
+
+
+LOCAL = st.text("ab.-_+'\"\u00e7\u00c7\U0001f600", min_size=1, max_size=8).filter(lambda text: not text.isspace())
+FORMS: list[Callable[[str], str]] = [
+    str,
+    str.upper,
+    json.dumps,
+    lambda text: json.dumps(f"to\n{text}"),
+    lambda text: f"<{text}>, and others",
+    lambda text: f"was {text}.",
+    lambda text: text.replace("@", "%40"),
+]
+
+
+@given(LOCAL, st.sampled_from(FORMS))
+def test_a_person_is_found_in_a_text_and_others_are_not(local: str, form: Callable[[str], str]) -> None:
+    people = People([f"{local}@company.example"])
+    assert people.named_in(form(f"{local}@company.example"))
+    for other in (f"x{local}@company.example", f"{local}@company.example.org", f"{local}@company.examples", f"{local}@company"):
+        assert not people.named_in(other)
+
+
+@pytest.mark.parametrize("emails", [[], ["ann"], ["company.example"], ["@company.example"], ["ann@b@"]])
+def test_what_is_no_address_is_refused(emails: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match="emails: expected"):
+        erase([], emails)
