@@ -57,8 +57,8 @@ class Exclusions:
         self, entries: Iterable[str] = (), *, name: str = "exclude", key: bytes | None = None, kind: str = "list"
     ) -> None:
         self.name, self.kind, self._key = name, kind, key
-        self._reasons: dict[int, str] = {}  # an empty reason stands for that of the list
-        self._has_domains = False
+        self._hashes: dict[bytes, str] = {}  # the reason by hash; a blank one stands for that of the list
+        self._domains: dict[bytes, str] = {}  # a mark does not show whether it is of a domain, so these have no key
         self._hash = _hasher(key)
         if not _is_iterable(entries):
             raise InvalidRequest(f"{name}: expected a list of e-mails and domains, got {type_name(entries)}; {_READ_FILE}")
@@ -89,13 +89,14 @@ class Exclusions:
         if _DIGEST.fullmatch(text):
             if self._key is None:
                 raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got a mark; pass the key of the list as key=")
-            self._has_domains = True  # a mark does not show what it is of
-            self._reasons[int.from_bytes(bytes.fromhex(text[: 2 * _SIZE]))] = reason
+            self._hashes[bytes.fromhex(text[: 2 * _SIZE])] = reason
         elif _ADDRESS.fullmatch(text):
-            self._reasons[self._hash(contact_key(text))] = reason
+            self._hashes[self._hash(_encode(contact_key(text)))] = reason
         elif _DOMAIN.fullmatch(domain := domain_key(text.removeprefix("@"))) and not _FILE.fullmatch(domain):
-            self._has_domains = True
-            self._reasons[self._hash(f"@{domain}")] = reason
+            if self._key is None:
+                self._domains[_encode(domain)] = reason
+            else:
+                self._hashes[self._hash(_encode(f"@{domain}"))] = reason
         else:
             got = repr(shorten(text, 80)) if isinstance(given, str) else type_name(given)
             remedy = _READ_FILE if _FILE.fullmatch(text) else "correct or remove the entry"
@@ -110,18 +111,24 @@ class Exclusions:
             # -> {0: Excluded('the list exclude has the domain acme.example')}
             ```
         """
-        found, reasons, hash_ = dict[int, Excluded](), self._reasons, self._hash
+        found: dict[int, Excluded] = {}
+        get, get_domain, hash_ = self._hashes.get, self._domains.get, self._hash
+        is_keyed = self._key is not None
+        has_domains = is_keyed or bool(self._domains)
         for position, email in enumerate(emails):
-            key, what = contact_key(email), "address"
-            if (reason := reasons.get(hash_(key))) is None and self._has_domains:
-                domain = domain_key(key.rpartition("@")[2])
-                reason, what = reasons.get(hash_(f"@{domain}")), f"domain {domain}"
+            key, domain = contact_key(email), ""
+            if (reason := get(hash_(_encode(key)))) is None and has_domains:
+                domain = key.rpartition("@")[2]
+                if not domain.isascii() or "xn--" in domain or domain[-1:] == ".":
+                    domain = domain_key(domain)
+                reason = get(hash_(_encode(f"@{domain}"))) if is_keyed else get_domain(_encode(domain))
             if reason is not None:
+                what = f"domain {domain}" if domain else "address"
                 found[position] = Excluded(reason or f"the list {self.name} has the {what}", kind=self.kind)
         return found
 
     def __len__(self) -> int:
-        return len(self._reasons)
+        return len(self._hashes) + len(self._domains)
 
     def __repr__(self) -> str:
         return f"<Exclusions {self.name!r}: {format_count(len(self), 'entry', 'entries')}>"  # not the key
@@ -161,25 +168,29 @@ def _decode_label(label: str) -> str:
         return label
 
 
-def _hasher(key: bytes | None) -> Callable[[str], int]:
-    """Return a function that hashes a text to a number of 64 bits, which is the same in every process."""
-    start = blake2b(digest_size=_SIZE) if key is None else sha256()
-    if key is None:
-        copy = start.copy
+def _encode(text: str) -> bytes:
+    return text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
 
-        def hash_text(text: str) -> int:
-            (state := copy()).update(text.encode(errors="surrogatepass"))
-            return int.from_bytes(state.digest())
+
+def _hasher(key: bytes | None) -> Callable[[bytes], bytes]:
+    """Return a function that hashes a text to 64 bits, the same in every process."""
+    if key is None:
+        copy = blake2b(digest_size=_SIZE).copy
+
+        def hash_text(text: bytes) -> bytes:
+            (state := copy()).update(text)
+            return state.digest()
 
         return hash_text
     # HMAC-SHA256, as in the module hmac, but in half of the time.
-    padded = (sha256(key).digest() if len(key) > start.block_size else key).ljust(start.block_size, b"\0")
+    size = sha256().block_size
+    padded = (sha256(key).digest() if len(key) > size else key).ljust(size, b"\0")
     inner, outer = (sha256(bytes(byte ^ pad for byte in padded)).copy for pad in (0x36, 0x5C))
 
-    def hash_mark(text: str) -> int:
-        (first := inner()).update(text.encode(errors="surrogatepass"))
+    def hash_mark(text: bytes) -> bytes:
+        (first := inner()).update(text)
         (second := outer()).update(first.digest())
-        return int.from_bytes(second.digest()[:_SIZE])
+        return second.digest()[:_SIZE]
 
     return hash_mark
 
@@ -232,7 +243,7 @@ def choose_finders(exclude: Any) -> tuple[Finder, ...]:
 
 def find_excluded(finders: Sequence[Finder], emails: Sequence[str]) -> dict[int, Excluded]:
     """Return what the first finder says that has each e-mail, by the e-mail's position."""
-    found = dict[int, Excluded]()
-    for finder in finders:
+    found = finders[0].find(emails) if finders else {}
+    for finder in finders[1:]:
         found = finder.find(emails) | found
     return found

@@ -370,7 +370,7 @@ class Pipeline:
     def _exclude(self, row: ParsedRow) -> ParsedRow | ContactOutcome:
         """Return the row or, if its person must not be written to, its outcome."""
         try:
-            found = find_excluded(self._exclusions, [row.email])
+            found = find_excluded(self._exclusions, (row.email,))
         except Exception:  # of a function of the caller
             if row.maybe_sent:
                 self._possibly_sent.append(row.index)
