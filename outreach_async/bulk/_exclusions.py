@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from outreach_async._core.arguments import type_name
 from outreach_async.bulk._contact_keys import contact_key
-from outreach_async.errors import Excluded, InvalidRequest, format_count, shorten
+from outreach_async.errors import INVISIBLE, Excluded, InvalidRequest, format_count, shorten
 
 _NAMED: Final = re.compile(r"[^<>]*<([^<>]*)>")  # Ann <ann@x.example>
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""")
@@ -145,8 +145,8 @@ def _is_iterable(entries: object) -> bool:
 
 
 def clean_entry(text: str) -> str:
-    """Return an entry without the name of a person, quotes, blanks and a byte order mark around it."""
-    text = text.strip("\ufeff \t\r\n\v\f\u00a0")
+    """Return an entry without the name of a person, quotes and blanks around it, and without invisible characters."""
+    text = INVISIBLE.sub("", text).strip()
     if named := _NAMED.fullmatch(text):
         text = named[1].strip()
     return quoted[2].strip() if (quoted := _QUOTED.fullmatch(text)) else text

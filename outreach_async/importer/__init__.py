@@ -201,6 +201,7 @@ changed since the first run, or of which other rows are read (`sheet`,
 
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
+from outreach_async.importer._exclusions import add_exclusions, read_exclusions
 from outreach_async.importer._failed import FailedRows
 from outreach_async.importer._formats import FORMATS, open_file
 from outreach_async.importer._groups import RowGroup
@@ -239,11 +240,13 @@ __all__ = [
     "Span",
     "StoredFile",
     "UnmappedColumns",
+    "add_exclusions",
     "columns_for",
     "is_reject",
     "map_columns",
     "open_file",
     "parse_overrides",
+    "read_exclusions",
     "read_mapping",
     "results_of",
     "spooled_rejects",

@@ -189,7 +189,7 @@ def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...
     name = PurePath(source.name)
     suffix = (PurePath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
     named = next((known for known, suffixes in _SUFFIXES.items() if suffix in suffixes), None)
-    looks = _detect_by_content(head)
+    looks = detect_by_content(head)
     if named is None and looks is None:
         *others, last = (f"{known} ({' '.join(suffixes)})" for known, suffixes in _SUFFIXES.items())
         expected = f"expected {', '.join(others)} or {last}, the first two also as gzip (.gz)"
@@ -202,7 +202,7 @@ def _detect_format(source: ByteSource, head: bytes) -> tuple[str, tuple[str, ...
     return named, ()
 
 
-def _detect_by_content(head: bytes) -> str | None:
+def detect_by_content(head: bytes) -> str | None:
     """Return the format that the first bytes of a file indicate; `None` for unknown binary data."""
     if head.startswith(b"PAR1"):
         return "parquet"

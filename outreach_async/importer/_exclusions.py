@@ -1,0 +1,157 @@
+"""Read lists of people who must not be written to, and add people to lists that keep no addresses."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from secrets import token_hex
+from typing import Final
+
+from outreach_async._plumbing import contact_key, is_blank, show_name
+from outreach_async.bulk import Exclusions
+from outreach_async.errors import InvalidRequest
+from outreach_async.importer._columns import ColumnMapper
+from outreach_async.importer._formats import detect_by_content, open_file
+from outreach_async.importer._known_exports import fold_name
+from outreach_async.importer._mapping import is_address
+from outreach_async.importer._source import ByteSource, open_text, read_lines, translate_read_errors
+
+_ADDRESSES: Final = re.compile(r"""[^\s<>()\[\],;:|"]+@[^\s<>()\[\],;:|"=']+""")
+_DOMAINS: Final = frozenset({"domain", "domains", "emaildomain", "companydomain", "domaine", "dominio", "domane", "domein"})
+_COMMENT: Final = re.compile(r"\s*#(?!(?:N/A|[A-Z/0]+[!?])$)")  # no error of a spreadsheet
+_NUMBER: Final = re.compile(r" \(\d+\)$")  # of a column whose name occurs more than once
+
+
+def read_exclusions(path: str | Path) -> Exclusions:
+    r"""Read a list of people who must not be written to.
+
+    It is a file as `open_file` reads it, with columns of e-mails, or of
+    domains for rows without an e-mail; or text with an e-mail, a domain or
+    a mark a line. Blank lines and lines that begin with `#` are skipped.
+    The key of marks is in the file `PATH.key`; see `add_exclusions`.
+
+    Raises:
+        InvalidRequest: The list or its key cannot be read, or a line is
+            none of these. A list without any entry is refused, too.
+
+    Example:
+        ```python
+        Path("blocked.csv").write_text("E-mail,Domain\nann@company.example,\n,acme.example\n")
+        report = await client.contacts.create_many([{"email": "bo@acme.example"}], exclude=read_exclusions("blocked.csv"))
+        print(report.outcomes["excluded"])  # -> 1
+        ```
+    """
+    found = Exclusions(name=Path(path).name, key=_read_key(path))
+    for place, text in _read_entries(Path(path)):
+        try:
+            found.add(text)
+        except InvalidRequest as error:
+            remedy = f"restore its key {path}.key" if "got a mark" in str(error) else "correct or remove it"
+            raise InvalidRequest(f"{path}, {place}: {str(error).split(': ', 1)[1].rpartition('; ')[0]}; {remedy}") from None
+    if not found:
+        raise InvalidRequest(f"{path}: expected e-mails and domains, got none; add them, or do not pass the list")
+    return found
+
+
+def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
+    r"""Add marks of e-mails to a list, and return how many were new.
+
+    A mark is the HMAC-SHA256 of the e-mail in lower case. Its key is in
+    the file `PATH.key`, which only this user can read. Both files are
+    created if there is none. Keep the key: without it, the list is of no
+    use.
+
+    Raises:
+        InvalidRequest: A value is no e-mail, or the list has no key.
+        OSError: A file cannot be written.
+
+    Example:
+        ```python
+        print(add_exclusions("forgotten.txt", ["ann@company.example"]), add_exclusions("forgotten.txt", ["Ann@Company.example"]))
+        # -> 1 0
+        ```
+    """
+    place, keys = Path(path), dict.fromkeys(map(contact_key, emails))
+    if not all(map(is_address, keys)):
+        raise InvalidRequest(f"{path}: expected e-mails, got a text that is none; correct it")
+    has_marks = place.exists() and place.stat().st_size > 0
+    if (key := _read_key(path)) is None:
+        if has_marks:
+            raise InvalidRequest(f"{path}: expected a list of marks, whose key is in {path}.key, got none; pass another file")
+        with open(f"{path}.key", "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(f"{token_hex(32)}\n")
+        key = _read_key(path) or b""
+    known = read_exclusions(path).find([*keys]) if has_marks else {}
+    new = [email for at, email in enumerate(keys) if at not in known]
+    marks = "".join(f"{hmac.digest(key, email.encode(errors='surrogatepass'), 'sha256').hex()}\n" for email in new)
+    with place.open("a+b") as stream:  # others may add marks at the same time
+        stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
+        stream.write((b"" if stream.read() in {b"", b"\n"} else b"\n") + marks.encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+    return len(new)
+
+
+def _read_key(path: str | Path) -> bytes | None:
+    place = Path(f"{path}.key")
+    with translate_read_errors(str(place)):
+        key = place.read_bytes().strip() if place.exists() else None
+    if key == b"":
+        raise InvalidRequest(f"{place}: expected the key of the list, got a blank file; restore it")
+    return key
+
+
+def _read_entries(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the entries, each with its place."""
+    source, header_row = ByteSource.of(path), None
+    with source.open_unpacked() as file:
+        is_text = detect_by_content(file.read(512)) == "csv"
+    if is_text:
+        text, codec, _ = open_text(source, None)
+        numbered = ((number, line.strip()) for number, line in enumerate(read_lines(text, codec), 1))
+        lines = ((number, line) for number, line in numbered if line and not _COMMENT.match(line))
+        if (first := next(lines, None)) is None:
+            return
+        if _is_entry(first[1]):
+            yield from ((f"line {number}", each) for number, line in chain([first], lines) for each in _split(line))
+            return
+        header_row = first[0] if first[0] > 1 else None
+    yield from _read_table(path, header_row)
+
+
+def _read_table(path: Path, header_row: int | None) -> Iterator[tuple[str, str]]:
+    table = open_file(path, header_row=header_row)
+    names = [_NUMBER.sub("", header) for header in table.headers]
+    decisions = ColumnMapper.of(names, {}, ()).decide_all(names)
+    emails = [at for at, decision in enumerate(decisions) if decision and decision[0] == "email"]
+    domains = [at for at, name in enumerate(names) if fold_name(name) in _DOMAINS]
+    if not emails and not domains:
+        got = f"got {', '.join(map(show_name, filter(None, table.headers[:5])))}"
+        raise InvalidRequest(f"{path}: expected an e-mail or a domain, or a column named E-mail or Domain, {got}; correct it")
+    for line, cells, fault in table.records():
+        if cells and _COMMENT.match(cells[0]) and not any(map(str.strip, cells[1:])):
+            continue
+        if fault is not None:
+            raise InvalidRequest(f"{path}, {table.unit} {line}: {fault}")
+        for columns in emails, domains:
+            given = [cells[at] for at in columns if at < len(cells)]
+            if filled := [cell for cell in given if "@" in cell or not is_blank("email", cell)]:  # the first check is fast
+                yield from ((f"{table.unit} {line}", each) for cell in filled for each in _split(cell))
+                break
+
+
+def _split(text: str) -> list[str]:
+    """Return the addresses in a text; the text itself if it is another kind of entry, or has a damaged address."""
+    found = [each.lstrip("'").rstrip(".") for each in _ADDRESSES.findall(text)]
+    return found if found and len(found) == text.count("@") else [text]
+
+
+def _is_entry(text: str) -> bool:
+    try:
+        return len(Exclusions(_split(text), key=b"")) > 0
+    except InvalidRequest:
+        return False

@@ -1,0 +1,138 @@
+"""Lists of people who must not be written to: what is read of files, and the marks that keep no address."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.files import sheet_of, text, workbook
+
+from outreach_async import InvalidRequest
+from outreach_async.importer import add_exclusions, read_exclusions
+
+ROWS = ["ann@x.example", "bo@acme.example", "o'neil@x.example", "zo@y.example", "cy@x.example"]
+FOUND = [0, 1, 2, 3]
+
+
+def save_workbook(path: Path) -> None:
+    rows = [["Client", "E-Mail", "Domain"], ["A", " Ann <ANN@x.example>", ""], ["B", "", "acme.example"]]
+    rows.append(["C", "o'neil@x.example; zo@y.example", "x.example"])
+    path.write_bytes(workbook({"List": sheet_of([[*map(text, row)] for row in rows])}))
+
+
+def parquet(path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(
+        pyarrow.table({"email": [ROWS[0], None, ROWS[2], ROWS[3]], "domain": [None, "acme.example", "x.example", None]}), path
+    )
+
+
+LISTS = {
+    "list.csv": (
+        b'E-mail,Domain\nANN@x.example,x.example\n,@acme.example.\n# note\n\n"o\'neil@x.example, zo@y.example",\nNULL,-\n'
+    ),
+    "noted.csv": (
+        b"# exported today\n\nFirma;Adresse e-mail;Adresse e-mail\n"
+        b"A;ann@x.example;zo@y.example\n#;;\nB;bo@acme.example;o'neil@x.example"
+    ),
+    "headerless.csv": b"ann@x.example,Ann\nbo@acme.example,Bo\nzo@y.example,\no'neil@x.example,\n",
+    "list.txt": (
+        b"\xef\xbb\xbf# blocked\r\n\r\n Ann <ann@x.example> # left\r\n@ACME.example\r\n"
+        b'"o\'neil@x.example"\r\nmailto:zo@y.example.\r\n'
+    ),
+    "wide.txt": "ann@x.example\nacme.example\no'neil@x.example\nzo@y.example".encode("utf-16"),
+    "list.txt.gz": gzip.compress("acme.example\nann@x.example\u200b\no'neil@x.example\nzo@y.example".encode()),
+    "list.jsonl": b"".join(
+        json.dumps({"email": each} if "acme" not in each else {"domain": "acme.example"}).encode() + b"\n" for each in ROWS[:4]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [*LISTS, "list.xlsx", "list.parquet"])
+def test_a_list_of_any_kind_is_read(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    {".xlsx": save_workbook, ".parquet": parquet}.get(path.suffix, lambda path: path.write_bytes(LISTS[name]))(path)
+    found = read_exclusions(str(path)).find(ROWS)
+    assert [*found] == FOUND
+    assert str(found[1]).startswith(f"the list {name} has the ")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("ann@x.example\nbob\n", "line 2: expected an e-mail or a domain, got 'bob'; correct or remove it"),
+        (
+            "ann@x.example\nann@x@y.example\n",
+            "line 2: expected an e-mail or a domain, got 'ann@x@y.example'; correct or remove it",
+        ),
+        ("Email\n\nann(at)x.example\n", "line 3: expected an e-mail or a domain, got 'ann(at)x.example'; correct or remove it"),
+        ("Email\n#N/A\n", "line 2: expected an e-mail or a domain, got '#N/A'; correct or remove it"),
+        ('{"email": "ann@x.example"}\n{"email": \n', "line 2: "),
+        ("a" * 64, "line 1: expected an e-mail or a domain, got a mark; restore its key {path}.key"),
+        (
+            "ann(at)x.example\nbo@x.example\n",
+            "expected an e-mail or a domain, or a column named E-mail or Domain, got 'ann(at)x.example'; correct it",
+        ),
+        ("# nobody\n\n", "expected e-mails and domains, got none; add them, or do not pass the list"),
+        ("Email\n-\n", "expected e-mails and domains, got none; add them, or do not pass the list"),
+    ],
+)
+def test_a_list_that_cannot_be_read_completely_is_refused(tmp_path: Path, content: str, message: str) -> None:
+    (path := tmp_path / "list").write_text(content, encoding="utf-8")
+    with pytest.raises(InvalidRequest) as caught:
+        read_exclusions(path)
+    assert str(caught.value).replace(f"{path}: ", "").replace(f"{path}, ", "").startswith(message.format(path=path))
+
+
+def test_a_list_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"gone\.csv: No such file or directory; pass a readable file"):
+        read_exclusions(tmp_path / "gone.csv")
+
+
+@given(st.lists(st.sampled_from(ROWS).map(str.upper), min_size=1), st.lists(st.sampled_from(ROWS)))
+def test_added_people_are_excluded_and_their_addresses_are_in_no_file(
+    tmp_path_factory: pytest.TempPathFactory, first: list[str], later: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("lists") / "forgotten.txt"
+    people = {email.lower() for email in first}
+    assert add_exclusions(path, first) == len(people)
+    assert add_exclusions(str(path), iter(later)) == len({*later} - people)
+    people |= {*later}
+    listed = read_exclusions(path)
+    assert ({*listed.find(ROWS)}, len(listed)) == ({at for at, email in enumerate(ROWS) if email in people}, len(people))
+    content = path.read_text(encoding="ascii")
+    assert all(len(line) == 64 for line in content.splitlines())
+    assert stat.S_IMODE(Path(f"{path}.key").stat().st_mode) == 0o600
+
+
+def test_marks_are_added_below_plain_entries_and_an_incomplete_line(tmp_path: Path) -> None:
+    path, other = tmp_path / "list.txt", tmp_path / "other.txt"
+    add_exclusions(path, ROWS[:1])
+    path.write_text(f"{path.read_text(encoding='ascii')}acme.example", encoding="ascii")
+    add_exclusions(path, ROWS[2:3])
+    assert [*read_exclusions(path).find(ROWS)] == [0, 1, 2]
+    add_exclusions(other, ROWS[:1])
+    assert path.read_bytes().split()[0] != other.read_bytes().split()[0]  # each list has a key of its own
+
+
+def test_a_list_with_a_blank_or_no_key_gets_no_marks(tmp_path: Path) -> None:
+    (path := tmp_path / "list.txt").write_text("ann@x.example\n", encoding="ascii")
+    with pytest.raises(
+        InvalidRequest, match=r"expected a list of marks, whose key is in .*list\.txt\.key, got none; pass another"
+    ):
+        add_exclusions(path, ROWS)
+    Path(f"{path}.key").write_text("\n", encoding="ascii")
+    for act in (lambda: read_exclusions(path), lambda: add_exclusions(path, ROWS)):
+        with pytest.raises(InvalidRequest, match=r"list\.txt\.key: expected the key of the list, got a blank file; restore it"):
+            act()
+
+
+def test_only_emails_are_added(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match="expected e-mails, got a text that is none; correct it"):
+        add_exclusions(tmp_path / "list.txt", ["ann@x.example", "acme.example"])
+    assert not [*tmp_path.iterdir()]
