@@ -19,7 +19,7 @@ from outreach_async._cli.messages import format_seconds, note_applied
 from outreach_async._cli.output import Screen
 from outreach_async.bulk import BulkReport, LedgerCounts
 from outreach_async.errors import format_count, shorten
-from outreach_async.importer import CheckPolicy, Columns, FailedRows, Preflight, RowGroup
+from outreach_async.importer import CheckPolicy, Columns, FailedRows, GateReport, Preflight, RowGroup
 
 AFTER_FINDINGS: Final = 18  # lines that may follow the findings
 FAILED_ROWS: Final = 8  # lines of failed and excluded rows for which the remedies leave room
@@ -188,7 +188,7 @@ def _enumerate(screen: Screen, beginning: str, items: Sequence[str], height: int
 
 def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings: Path | None = None) -> None:
     # Rows that a finding rejects or excludes are printed among the failed rows.
-    found = [group for group in preflight.findings if group.key.level != "error"]
+    found = [group for group in preflight.findings if group.key.level != "error" or group.key.check == "gate"]
     below, of, where = [], f"of {preflight.rows:,}", name_file("--findings", findings)
     if preflight.excluded:
         below.append(f"people who must not be written to: {preflight.excluded:,} {of} rows are not sent; {where} lists all")
@@ -200,6 +200,26 @@ def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings:
         screen.print_footer("--check NAME=error rejects such rows, and NAME=off turns the check off.")
     for line in below:
         screen.print_line(line)
+
+
+def print_gate(screen: Screen, report: GateReport | None) -> None:
+    if report is None:
+        return
+    found = sorted(((count, name) for name, count in report.counts.items() if count), reverse=True)
+    room = screen.room(AFTER_FINDINGS) if screen.console else None
+    few = len(found) if room is None else max(room - _TABLE_EDGES, _LEAST)
+    if found:
+        rows = [(_words(name), count, f"{100 * count / report.rows:.3g}%", report.sources[name]) for count, name in found[:few]]
+        screen.print_table(("gate", "rows", "share", "how"), rows)
+    if unknown := [f"{_words(name)} ({report.sources[name]})" for name, count in report.counts.items() if count is None]:
+        screen.print_line(fit_line(screen, f"gate: unknown: {'; '.join(unknown)}"))
+    risky = f"{len(report.findings):,} of {report.rows:,} rows are risky ({100 * report.risk:.3g}%)"
+    bounce = "" if report.predicted is None else f"; {100 * report.predicted:.3g}% of the others may bounce, as far as is known"
+    screen.print_line(f"gate: {risky}, and {report.bad:,} of them are not sent{bounce}")
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
 
 
 _POLICIES: Final = {

@@ -108,6 +108,7 @@ def _require_fitting(options: Options, settings: ImportSettings) -> Connection |
                 "ledger": settings["ledger"] is not None,
                 "max_age": settings["max_age"] is not None,
                 "changed": settings["changed"] == "ignore",
+                "gate": settings["gate"] is not None,
             }.items()
         },
         f"--header: conflicts with {flag}, because tasks must not contain secrets; remove one of the options": (

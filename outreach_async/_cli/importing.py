@@ -24,6 +24,7 @@ from outreach_async._cli.figures import (
     print_columns,
     print_failed,
     print_findings,
+    print_gate,
     print_ledger,
     print_notes,
     print_remedies,
@@ -59,6 +60,7 @@ from outreach_async.importer import (
     FailedRows,
     File,
     FindingsFile,
+    Gate,
     ImportJob,
     InputChanged,
     MappedFile,
@@ -107,6 +109,8 @@ def input_opener(settings: ImportSettings) -> files.OpenInput:
         in_parts = settings["dask"] or settings["processes"]
         remedy = "omit --results" if in_parts else "pass --ledger, or omit --results"
         raise click.UsageError(f"--results: with --dry-run, the only results are those of a ledger; {remedy}.")
+    if settings["max_risk"] is not None and settings["gate"] is None:
+        raise click.UsageError("--max-risk: needs --gate; add --gate, or omit --max-risk.")
     return files.input_opener(settings)
 
 
@@ -213,6 +217,8 @@ class ImportRun:
     results: Path | None = None
     findings: Path | None = None
     save_mapping: Path | None = None
+    gate: Gate | None = None
+    max_risk: float | None = None
     keeps: tuple[str, ...] = ()
     spooled: bool = False
     """Whether the rows are in the journal, so that the input is not read."""
@@ -344,6 +350,8 @@ def _create_run(
         results=settings["results"],
         findings=settings["findings"],
         save_mapping=settings["save_mapping"],
+        gate=open_gate(settings),
+        max_risk=settings["max_risk"],
     )
     if str(path) == files.STDIN and settings["earlier"] == "known":
         empty = create(job=ImportJob(file=open_file(io.BytesIO(b"email\n"), format="csv"), checks=policy))
@@ -353,6 +361,20 @@ def _create_run(
             known = {column: code for column, code in given["mapping"].items() if column in names}
             return attrs.evolve(empty, job=attrs.evolve(empty.job, overrides={**known, **given["overrides"]}), spooled=True)
     return create(job=ImportJob(file=open_input(path), checks=policy, **given), keeps=keeps)
+
+
+def open_gate(settings: ImportSettings) -> Gate | None:
+    """Return the gate of an import, if it has one, with the lists of bounces."""
+    if settings["gate"] is None:
+        return None
+    return Gate(mx=settings["gate"])
+
+
+def require_gate(found: Preflight, max_risk: float | None, findings: Path | None) -> None:
+    """Check that few enough rows are risky."""
+    if found.judged is not None and max_risk is not None:
+        where = f"{findings} lists them" if findings else "add --findings FILE to list them"
+        found.judged.require(max_risk, f"{where}; correct or remove them")
 
 
 def mapping_options(settings: FileSettings) -> dict[str, Any]:
@@ -371,8 +393,8 @@ def _is_in_journal(run: ImportRun, report: JournalReport, keeps: Sequence[str]) 
     Screen.of(as_json=True).warn(f"{text}; standard input must be empty or contain the same rows")
     if sys.stdin is not None and not sys.stdin.isatty() and cast("io.BufferedReader", sys.stdin.buffer).peek(1):
         return False
-    if keeps or run.findings:
-        flag = "--keep" if keeps else "--findings"
+    if keeps or run.findings or run.gate:
+        flag = "--keep" if keeps else "--findings" if run.findings else "--gate"
         remedy = "pass the same rows to standard input again, or omit the option"
         raise click.UsageError(f"{flag}: {run.journal} contains the fields of each row, but not its columns; {remedy}.")
     return True
@@ -414,6 +436,7 @@ async def prepare(
     if not run.spooled:
         print_columns(screen, mapped.columns, AFTER_FINDINGS + min(len(preflight.findings), _MAX_FINDINGS))
     print_findings(screen, preflight, AFTER_FINDINGS, run.findings)
+    print_gate(screen, preflight.judged)
     return mapped
 
 
@@ -436,6 +459,7 @@ async def _check_rows(
             on_unsent=on_unsent,
             on_progress=show,
             on_finding=findings if run.findings else None,
+            gate=run.gate,
         )
         await mapped.check(preflight)
         show(preflight.rows)
@@ -480,7 +504,9 @@ async def _check_file(options: Options, run: ImportRun) -> int:
         print_ledger(screen, report.ledger, run.repeats)
         return report
 
-    return end_dry_run(screen, failed, mapped.mapping, started_at, (run.rejects, run.findings), compare=compare)
+    code = end_dry_run(screen, failed, mapped.mapping, started_at, (run.rejects, run.findings), compare=compare)
+    require_gate(failed.found, run.max_risk, run.findings)
+    return code
 
 
 def end_dry_run(
@@ -543,6 +569,7 @@ async def run_import(client: OutreachClient, run: ImportRun, screen: Screen, clo
         failed.found = Preflight(rows=earlier.rows, unit=run.job.file.unit)
     else:
         mapped = await prepare(client, run, screen, failed)
+        require_gate(failed.found, run.max_risk, run.findings)
         mapping = None if run.spooled else mapped.mapping
         may_repeat = failed.found.repeated > 0 or mapped.names_targets or run.repeats in WHOLE_INPUT
         rows = FileRows(partial(mapped.rows, clear_blanks=run.options.get("blank") == "clear"), may_repeat=may_repeat)
@@ -557,6 +584,7 @@ async def run_import(client: OutreachClient, run: ImportRun, screen: Screen, clo
         "blank": "clear" if run.options.get("blank") == "clear" else None,  # the rows of a file have no blank values to keep
         "spool": run.spools,
         "total": total,
+        "exclude": failed.found.judged and failed.found.judged.exclusions,
     }
     uploaded = client.contacts.create_many(rows, **given)
     with end.handled() as on_start:

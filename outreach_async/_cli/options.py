@@ -208,6 +208,22 @@ def limit(text: str) -> int | None:
     return int(text)
 
 
+def gate(text: str) -> bool | str:
+    """Return whether the gate looks up mail servers, or the address of the resolver that it asks."""
+    if text not in {"local", "mx"} and not text.startswith("mx@"):
+        text = f"expected local, mx or mx@ADDRESS, got {text!r}; write --gate=local, or write FILE before --gate."
+        raise click.BadParameter(text)
+    return text.removeprefix("mx@") if "@" in text else text == "mx"
+
+
+def share(text: str) -> float:
+    """Return a share from 0 to 1."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
+    if found is None or (value := float(found[1]) / (100 if found[2] else 1)) > 1:
+        raise click.BadParameter(f"expected a share from 0 to 100%, such as 3% or 0.03, got {text!r}.")
+    return value
+
+
 def date(text: str) -> float:
     """Return a time in UTC, or the end of a day, in Unix seconds."""
     try:

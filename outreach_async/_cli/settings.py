@@ -57,6 +57,8 @@ class ImportSettings(FileSettings):
     save_mapping: Path | None
     dask: str | None
     processes: int | None
+    gate: bool | str | None
+    max_risk: float | None
 
 
 class AuditSettings(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from inspect import iscoroutinefunction
@@ -41,6 +41,9 @@ class Exclusions:
         key: The key of the marks.
         kind: The `kind` of the error `Excluded`.
 
+    Attributes:
+        figures: Numbers that a ledger stores in the counts of the run.
+
     Raises:
         InvalidRequest: An entry is none of these.
 
@@ -57,6 +60,7 @@ class Exclusions:
         self, entries: Iterable[str] = (), *, name: str = "exclude", key: bytes | None = None, kind: str = "list"
     ) -> None:
         self.name, self.kind, self._key = name, kind, key
+        self.figures: Mapping[str, int] = {}
         self._hashes: dict[bytes, str] = {}  # the reason by hash; a blank one stands for that of the list
         self._domains: dict[bytes, str] = {}  # a mark does not show whether it is of a domain, so these have no key
         self._hash = _hasher(key)
@@ -101,6 +105,18 @@ class Exclusions:
             got = repr(shorten(text, 80)) if isinstance(given, str) else type_name(given)
             remedy = _READ_FILE if _FILE.fullmatch(text) else "correct or remove the entry"
             raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got {got}; {remedy}")
+
+    def add_email(self, email: str, reason: str = "") -> None:
+        """Add an e-mail as it is, even if it is no valid address.
+
+        Example:
+            ```python
+            blocked = Exclusions()
+            blocked.add_email("ann at company", "no address")
+            print(blocked.find(["ANN at company"]))  # -> {0: Excluded('no address')}
+            ```
+        """
+        self._hashes[self._hash(_encode(contact_key(email)))] = reason
 
     def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
         """Return an error for each e-mail that is listed, by its position.

@@ -179,6 +179,32 @@ ann, bo = file.rows(columns, checks=["cells=off", "consent=off"])
 print(ann["work_phone"], bo["email"])  # -> 4.4E+11 bo@acme.example
 ```
 
+Gate
+----
+A `Gate` finds out, before the first row is sent, how many addresses are
+invalid, have bounced, are of roles, of disposable or free providers, or of
+domains without a mail server, and what the column of a verifier
+(`email_status`) says. A figure that was not looked up is unknown. Its
+`exclusions` keep bad addresses from being sent, and `require` raises if
+too many are risky. The command has `--gate` and `--max-risk`:
+
+```python
+from pathlib import Path
+
+from outreach_async import BulkStopped
+from outreach_async.importer import Gate, ImportJob, open_file
+
+Path("bought.csv").write_text("E-mail\nann@company.example\ninfo@company.example\nbo@@acme.example\n")
+mapped = await ImportJob(file=open_file("bought.csv")).map()
+judged = (await mapped.check(gate=Gate())).judged
+try:
+    judged.require(0.03)
+except BulkStopped:
+    print(judged.counts["invalid"], judged.counts["role"], judged.counts["no_mail_server"])  # -> 1 1 None
+report = await client.contacts.create_many(mapped.rows(), exclude=judged.exclusions)
+print(report.outcomes["excluded"])  # -> 1
+```
+
 Rejects
 -------
 A rejects file contains the failed rows (outcome `rejected`, `not_applied`
@@ -204,6 +230,7 @@ from outreach_async.importer._columns import Columns, columns_for, map_columns, 
 from outreach_async.importer._exclusions import add_exclusions, read_exclusions
 from outreach_async.importer._failed import FailedRows
 from outreach_async.importer._formats import FORMATS, open_file
+from outreach_async.importer._gate import Gate, GateReport
 from outreach_async.importer._groups import RowGroup
 from outreach_async.importer._job import ImportJob, MappedFile, Preflight
 from outreach_async.importer._mapping import UnmappedColumns, read_mapping
@@ -227,6 +254,8 @@ __all__ = [
     "FailedRows",
     "File",
     "FindingsFile",
+    "Gate",
+    "GateReport",
     "ImportJob",
     "InputChanged",
     "MappedFile",

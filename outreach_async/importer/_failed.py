@@ -121,7 +121,9 @@ class FailedRows:
             print(FailedRows().to_dict())  # -> {'findings': [], 'failures': [], 'exclusions': [], 'remedies': []}
             ```
         """
+        judged = self.found.judged
         return {
+            **({} if judged is None else {"gate": judged.to_dict()}),
             "findings": self.found.findings.to_dicts(),
             "failures": self.failures.to_dicts(),
             "exclusions": self.exclusions.to_dicts(),

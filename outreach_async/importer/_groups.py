@@ -166,8 +166,9 @@ def row_key(outcome: ContactOutcome, message: str) -> RowKey:
     error, field = outcome.error, find_field(outcome)
     code = error.status_code if isinstance(error, StatusError) else None
     if isinstance(error, Excluded):
-        found = _COLUMN.match(message)
-        return RowKey(outcome.status.value, code, field, shorten(found[1], _MAX_REASON) if found else find_reason(message))
+        found, domains = _COLUMN.match(message), [value.rpartition("@")[2].lower() for value in _values_of(outcome)]
+        reason = shorten(found[1], _MAX_REASON) if found else find_reason(message, domains)
+        return RowKey(outcome.status.value, code, field, reason)
     reason = find_reason(_ANSWER_PREFIX.sub("", message), _values_of(outcome))
     if isinstance(error, InvalidRequest):
         reason = reason.removeprefix(f"{field}: ").removeprefix(f"{_GONE}: ")

@@ -33,7 +33,8 @@ from outreach_async.importer._columns import (
     recognise_targets,
 )
 from outreach_async.importer._consent import CONSENT_CODES
-from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups
+from outreach_async.importer._gate import Gate, GateReport, domain_of, read_verdict
+from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups, find_reason
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping import UnmappedColumns, apply_mapping, clean_names, mapping_text, number_codes
 from outreach_async.importer._rows import Block, ReadBlock, Row, RowFinding, RowReader
@@ -244,14 +245,15 @@ class MappedFile:
             rows = (_with_ids(row, self.targets) for row in rows)
         return map(Row.clear_blanks, rows) if clear_blanks else rows
 
-    async def check(self, found: Preflight | None = None) -> Preflight:
+    async def check(self, found: Preflight | None = None, *, gate: Gate | None = None) -> Preflight:
         r"""Read the whole file, and return the counts and the findings.
 
         Nothing is sent.
 
         A file with columns that say who must not be written to is read
         twice: a later row of a person may exclude an earlier one. `found`
-        receives them; it has the options of the check.
+        receives them; it has the options of the check. `gate` judges the
+        addresses of the rows that can be sent; see `Preflight`.
 
         Raises:
             InvalidRequest: The file can no longer be read.
@@ -270,8 +272,9 @@ class MappedFile:
         for _ in scan_people(self.file, self.columns, self.checks, self.people):
             await checkpoint()
         found = Preflight() if found is None else found
+        found.gate = gate or found.gate
         await found.add(self)
-        return found.finish()
+        return await found.finish().judge()
 
 
 OnUnsent: TypeAlias = Callable[[Row, OutreachError], object]
@@ -302,6 +305,9 @@ class Preflight:
         on_progress: Function that receives the number of rows so far.
         on_finding: Function that receives each finding, with the file, and
             the number and the cells of its row; no cells for a repeat.
+        gate: What judges the addresses of the rows that can be sent.
+        judged: The report of the gate; `None` if there is none. Pass its
+            `exclusions` to `create_many`; `excluded` counts these rows.
 
     Example:
         ```python
@@ -328,6 +334,9 @@ class Preflight:
     on_unsent: OnUnsent | None = None
     on_progress: Callable[[int], object] | None = None
     on_finding: OnFinding | None = None
+    gate: Gate | None = None
+    judged: GateReport | None = attrs.field(default=None, init=False)
+    _to_judge: list[tuple[int, str, str]] = attrs.Factory(list)  # the number, the e-mail and the status of each row to send
     _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
     _files: list[MappedFile] = attrs.Factory(list)
@@ -440,6 +449,12 @@ class Preflight:
             emails.pop(at, None)
         if not distinct:
             refusals |= self._find_repeats(emails, targets, numbers, targets_of_file.default)
+        if self.gate is not None:
+            places = [at for at, code in file.columns.consent if code == "email_status"]
+            for at, email in emails.items():
+                if at not in refusals:
+                    status = next((text for place in places if read_verdict(text := block.cells[at][place])), "")
+                    self._to_judge.append((numbers[at], email, status))
         self.rows += count
         self.refused += len(refusals)
         self.excluded += len(excluded)
@@ -515,6 +530,38 @@ class Preflight:
         if self.repeats in WHOLE_INPUT:
             self.superseded = count
         self._emails, self._recent_emails = RowIndex(), RecentEmails()  # a run keeps what was found while it sends the rows
+        return self
+
+    async def judge(self) -> Preflight:
+        """Return what was found, also by the gate, if there is one.
+
+        Call it after `finish`; `MappedFile.check` does.
+
+        Raises:
+            InvalidRequest: As `Gate.assess` does.
+
+        Example:
+            ```python
+            print((await Preflight(gate=Gate()).finish().judge()).judged.rows)  # -> 0
+            ```
+        """
+        if self.gate is None:
+            return self
+        rows, self._to_judge = self._to_judge, []
+        columns = [
+            file.columns.headers[at] for file in self._files for at, code in file.columns.consent if code == "email_status"
+        ]
+        self.judged = await self.gate.assess(
+            [row[1] for row in rows], [row[2] for row in rows], " or ".join(dict.fromkeys(columns))
+        )
+        self.excluded += self.judged.bad
+        for at, level, reason in self.judged.findings:
+            number, email, _ = rows[at]
+            text = reason.removeprefix("gate: ")
+            finding = RowFinding("gate", level, "email", find_reason(text, [domain_of(email)]), f"email: {text}")
+            self._add(finding, number)
+            (email_at, *_) = self._files[number >> _FILE_BITS].columns.sources["email"]
+            self._note(number, finding, [""] * email_at + [email])
         return self
 
 

@@ -289,7 +289,7 @@ class Comparer:
         self._fresh = entries.fresh_runs(now, options.max_age)
         self._ignores_changes = options.ignore_changes
         self._width = width
-        self._exclusions = exclusions
+        self.exclusions = exclusions
         self.holds = holds
         self._key_starts: dict[Target, KeyStart] = {}
         # The options are part of the digest: with other options, the same row is another request.
@@ -424,7 +424,7 @@ class Comparer:
 
     def _exclude(self, rows: PreparedRows) -> None:
         """Set the outcomes of rows whose people must not be written to, unless the rows are not sent anyway."""
-        for position, error in find_excluded(self._exclusions, rows.emails).items():
+        for position, error in find_excluded(self.exclusions, rows.emails).items():
             if isinstance(row := _parsed(rows, position, self._parser.parse), ParsedRow):
                 outcome = unsent_outcome(row.index, row.original, Outcome.EXCLUDED, error, target=row.target)
                 rows.parsed[position], rows.digests[position] = outcome, NO_DIGEST

@@ -515,6 +515,8 @@ class LedgerRecorder(JournalRecorder):
         super()._end(state, numbers)
         comparer = self.feed.comparer
         counts = {name: count for name, count in attrs.asdict(comparer.counts).items() if count and name != "kept"}
+        for finder in comparer.exclusions:
+            counts |= getattr(finder, "figures", {})
         # Only a run that has read its whole input shows which contacts are gone from it.
         seen = comparer.seen if state == "finished" else None
         comparer.counts.gone = self._run.merge(numbers, counts, seen, comparer.compared_targets)

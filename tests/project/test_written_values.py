@@ -25,8 +25,9 @@ from outreach_async.audit.reports.brief import build_brief
 from outreach_async.fake import FakeTransport
 from outreach_async.parts import ImportReport, merge_reports
 
-INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "SyncPage", "RowOutcome", "_ImportReport"}
-"""Base classes, what only the command writes, and the lines of a results file, which leave out the row itself."""
+INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "SyncPage", "RowOutcome", "_ImportReport", "GateReport"}
+"""Base classes, what only the command writes, and what leaves something out: the report of a gate its exclusions, and the lines of a
+results file the row itself."""
 
 
 def written() -> Iterator[type]:

@@ -19,8 +19,10 @@ from outreach_async._cli.options import (
     age,
     all_of,
     force,
+    gate,
     limit,
     option,
+    share,
     with_options,
     writing,
 )
@@ -156,6 +158,27 @@ _result_options: Final = all_of(
     help=(
         "File with every finding of the checks: its line, check, level, field, column, value and message. CSV, or "
         "JSON Lines or Parquet if the name ends in .jsonl or .parquet. With --dry-run, too."
+    ),
+)
+@_checking(
+    "--gate",
+    is_flag=False,
+    flag_value="local",
+    type=gate,
+    metavar="[=mx|=mx@ADDRESS]",
+    help=(
+        "Judge all addresses first, and exclude those that are invalid, have bounced, or are invalid for the verifier of a "
+        "column mapped to email_status. With =mx, also those of domains without a mail server: the look-ups show the "
+        "domains to the DNS resolver of the system, or to the one at ADDRESS."
+    ),
+)
+@_checking(
+    "--max-risk",
+    type=share,
+    metavar="SHARE",
+    help=(
+        "With --gate: send nothing if more of the rows are risky, such as 3%: excluded by the gate, disposable or of a "
+        "role; --findings lists them."
     ),
 )
 @_choosing(

@@ -1,0 +1,87 @@
+"""The options of the gate of `import`: what is not sent, when nothing is sent, and what the command says about it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import Served, Shell, save_contacts
+from support.name_server import NameServer
+
+PEOPLE = (
+    "email,Email Status\nann@mx.example,valid\nbo@none.example,\ninfo@mx.example,accept_all\ncy@x.mailinator.com,\n,valid\n"
+    "dee@servfail.example,\n"
+)
+DRY = ("--base-url", "fake:", "--dry-run")
+
+
+@pytest.mark.thorough
+def test_bad_rows_are_not_sent_and_the_others_are(served: Served) -> None:
+    with NameServer() as server:
+        options = (*served.options, "--gate", f"mx@{server.address}", "--check", "consent=warn")
+        code, report = served.json("import", served.save(PEOPLE), *options)
+    assert (code, report["outcomes"]["added"], report["outcomes"]["excluded"], report["outcomes"]["rejected"]) == (3, 3, 2, 1)
+    assert {contact["email"] for contact in served.service.contacts("space_1")} == {
+        "ann@mx.example",
+        "info@mx.example",
+        "dee@servfail.example",
+    }
+    figures = {name: figure["rows"] for name, figure in report["gate"]["figures"].items()}
+    expected = {"no_mail_server": 2, "disposable": 1, "role": 1, "catch_all": 1, "unknown": 1, "bounced": None}
+    assert expected.items() <= figures.items()
+    assert [(group["reason"], group["count"]) for group in report["exclusions"]] == [("gate: no mail server for ...", 2)]
+
+
+def test_a_budget_stops_the_run_before_anything_is_sent_and_lists_the_risky_rows(served: Served) -> None:
+    findings = served.folder / "findings.csv"
+    given = ("import", served.save(PEOPLE), *served.options, "--gate", "--max-risk", "3%", "--findings", str(findings))
+    done = served(*given)
+    assert done.code == 3
+    assert served.service.contacts("space_1") == []
+    what = "--max-risk: expected at most 3% risky rows, got 2 of 5 (40%: 1 disposable, 1 role); nothing was sent"
+    assert f"{what}; {findings} lists them; correct or remove them, or pass a larger --max-risk\n" in done.err
+    rows = [row for row in csv.DictReader(findings.read_text(encoding="utf-8").splitlines()) if row["check"] == "gate"]
+    assert [(row["line"], row["level"], row["value"]) for row in rows] == [
+        ("4", "warn", "info@mx.example"),
+        ("5", "warn", "cy@x.mailinator.com"),
+    ]
+    remedied = (*given[:-2], "--force")
+    assert "; nothing was sent; add --findings FILE to list them; correct" in served(*remedied).err
+    assert served(*(each.replace("3%", "0.4") for each in given)).code == 3  # because of the row without an e-mail
+    assert len(served.service.contacts("space_1")) == 5
+
+
+def test_a_dry_run_judges_as_the_run_does(shell: Shell, tmp_path: Path) -> None:
+    path = save_contacts(tmp_path, PEOPLE.replace(",valid\ndee", "x@,valid\ndee"))
+    done = shell("import", path, *DRY, "--gate", "--max-risk", "50%")
+    assert done.code == 0
+    assert "error: gate: line 6: email: not a valid address" in done.out
+    assert "gate: 3 of 6 rows are risky (50%), and 1 of them are not sent; 80% of the others may bounce" in done.out
+    assert "5 of 6 rows can be sent; nothing was created" in done.out
+    stopped = shell("import", path, *DRY, "--gate", "--max-risk", "49%", "--json")
+    assert stopped.code == 3
+    result = json.loads(stopped.out.splitlines()[-1])
+    assert (result["outcomes"]["excluded"], result["gate"]["risk"], result["gate"]["predicted"]) == (1, 0.5, 0.8)
+    assert "got 3 of 6 (50%: 1 invalid, 1 disposable, 1 role)" in stopped.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--max-risk", "3%"), "--max-risk: needs --gate; add --gate, or omit --max-risk."),
+        (("--gate", "--max-risk", "3"), "expected a share from 0 to 100%, such as 3% or 0.03, got '3'."),
+        (("--gate", "--max-risk", "nan"), "expected a share from 0 to 100%, such as 3% or 0.03, got 'nan'."),
+        (
+            ("--gate", "people.csv"),
+            "expected local, mx or mx@ADDRESS, got 'people.csv'; write --gate=local, or write FILE before",
+        ),
+        (("--gate=mx@mail",), "--gate: expected the address of a DNS resolver, got 'mail'; pass one such as 127.0.0.1:53"),
+    ],
+)
+def test_a_wrong_option_of_the_gate_is_refused_with_a_remedy(
+    shell: Shell, tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = shell("import", save_contacts(tmp_path, PEOPLE), *DRY, *options)
+    assert (done.code, message in done.err) == (2, True), done.err

