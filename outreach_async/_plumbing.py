@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         require_plain,  # one line without whitespace
         require_rate,  # requests per second
         require_seconds,  # a time limit in seconds, or `None`
+        require_types,  # arguments by the annotations of their function
         require_upload_options,  # the options of requests that create contacts
         require_workspace_ids,  # ids of workspaces, each once
         show_name,  # a name in a message, cut and without keys
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     )
     from outreach_async._core.limits import (
         CubicLimit,  # a limit that is learned from refusals
-        Rate,  # the protocol of a shared rate
-        RateShare,  # what a client may send
-        RateUsage,  # what a client has sent
     )
     from outreach_async._core.logs import (
         configure_logging,  # the log lines of `--verbose`
@@ -144,6 +142,9 @@ if TYPE_CHECKING:
         Backend,  # the names of the HTTP libraries
         create_transport,  # a transport of a backend
     )
+    from outreach_async.transport._lifecycle import (
+        AT_WORK,  # the threads for which virtual time waits
+    )
     from outreach_async.transport._secret import (
         Secret,  # a text that no repr shows
         drop_frames,  # errors without frames, which may show secrets
@@ -159,10 +160,10 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "_core.arguments": (
         "checked_contact read_rate require_choice require_encodable require_headers require_id "
-        "require_number require_plain require_rate require_seconds require_upload_options require_workspace_ids "
+        "require_number require_plain require_rate require_seconds require_types require_upload_options require_workspace_ids "
         "show_name similar_names trim type_name"
     ),
-    "_core.limits": "CubicLimit Rate RateShare RateUsage",
+    "_core.limits": "CubicLimit",
     "_core.logs": "configure_logging",
     "_core.operations": "order_fields",
     "_core.responses": "mask_string parse_retry_after secret_parts",
@@ -191,6 +192,7 @@ _HOMES: Final = {
     "store._objects": "TakenOverError",
     "store._records": "require_same_run translate_errors",
     "transport._backends": "Backend create_transport",
+    "transport._lifecycle": "AT_WORK",
     "transport._secret": "Secret drop_frames hide_key mask_keys",
     "transport._urls": "is_loopback parse_base_url service_address",
 }

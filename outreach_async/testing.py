@@ -26,9 +26,9 @@ anyio.run(main, backend="trio", backend_options=time.options("trio"))
 print(time.elapsed >= 600)  # -> True
 ```
 
-Virtual time jumps to the next timer as soon as all tasks are waiting. Use
-it only with in-memory clients, because it does not wait for sockets or
-threads.
+Virtual time jumps to the next timer as soon as all tasks are waiting, also
+for other threads than those that write journals and ledgers, and for
+sockets. So use it only with in-memory clients.
 
 The knobs of `outreach_async.fake.Behaviour` have billions of combinations,
 but most code depends on one or two of them. `pairwise()` returns about
@@ -50,10 +50,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from itertools import combinations_with_replacement
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from outreach_async._plumbing import AT_WORK, require_types
+from outreach_async.errors import InvalidRequest
 from outreach_async.fake.behaviour import KNOB_NAMES, KNOB_VALUES, Behaviour
 
 if TYPE_CHECKING:
@@ -71,8 +74,8 @@ class _JumpSelector(selectors.DefaultSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # If no timer is set, block: only a signal or another thread can wake the event loop.
-        ready = super().select(None if timeout is None else 0)
+        # If no timer is set, or while a thread writes a journal, block: only a signal or a thread can wake the event loop.
+        ready = super().select(None if timeout is None or (timeout and AT_WORK[get_ident()]) else 0)
         if not ready and timeout:
             self.now += timeout
         return ready
@@ -106,8 +109,8 @@ def _create_trio_clock() -> Clock:
     to_sleep_time = clock.deadline_to_sleep_time
 
     def jump_or_block(deadline: float) -> float:
-        # If no timer is set, block: only a signal or another thread can wake the event loop. Trio would poll for them.
-        clock.autojump_threshold = math.inf if deadline == math.inf else 0.0
+        # As for asyncio; trio would poll for a wake-up.
+        clock.autojump_threshold = math.inf if deadline == math.inf or AT_WORK[get_ident()] else 0.0
         return to_sleep_time(deadline)
 
     clock.deadline_to_sleep_time = jump_or_block  # type: ignore[method-assign] # the class cannot be subclassed
@@ -126,6 +129,9 @@ class VirtualTime:
     Args:
         start: Start time as an ISO 8601 string, by default in UTC.
 
+    Raises:
+        InvalidRequest: `start` is no time.
+
     Example:
         ```python
         time = VirtualTime("2026-05-01T12:00:00Z")
@@ -135,10 +141,12 @@ class VirtualTime:
     """
 
     def __init__(self, start: str = _DEFAULT_START) -> None:
+        require_types(VirtualTime, {"start": start})
         try:
             moment = datetime.fromisoformat(start)
-        except (TypeError, ValueError):
-            raise ValueError(f"start: expected an ISO 8601 time such as {_DEFAULT_START}, got {start!r}") from None
+        except ValueError:
+            got = f"a text of {len(start):,} characters"
+            raise InvalidRequest(f"start: expected an ISO 8601 time, got {got}; pass a time such as {_DEFAULT_START}") from None
         self._start_time = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         self._elapsed_before = 0.0
         self._read_loop_time: Callable[[], float] = float  # returns zero until an event loop drives the clock

@@ -15,13 +15,16 @@ words. Then read the guide of your task:
     use more CPUs or machines        outreach_async.parts,
                                      outreach_async.parts.processes,
                                      outreach_async.rates
+    read journals and ledgers        outreach_async.store
     audit, and keep daily figures    outreach_async.audit,
+                                     outreach_async.audit.policy,
                                      outreach_async.audit.campaigns,
                                      outreach_async.audit.history
     plan when campaigns end          outreach_async.audit.plan
     connect an assistant             outreach_async.mcp_server
     test your code                   outreach_async.pytest_plugin,
                                      outreach_async.fake,
+                                     outreach_async.fake.faults,
                                      outreach_async.testing
     test in another language         outreach_async.fake.control
     check a live service             outreach_async.conformance

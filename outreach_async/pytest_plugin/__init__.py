@@ -34,8 +34,8 @@ The test passes twice: on asyncio and on trio. The fixtures:
     outreach_url           the base URL of the fake on a real port, for
                            code that needs one
     outreach_virtual_time  virtual time for the event loop and the fake:
-                           waits take no time; unusable with sockets or
-                           threads
+                           waits take no time; unusable with sockets, or
+                           threads but those of journals and ledgers
     outreach_behaviour     the `Behaviour` of the fake
 
 The marker, with all its arguments:

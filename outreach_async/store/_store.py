@@ -140,9 +140,9 @@ class Store:
         linger: Maximum time in seconds that an outcome waits to be written
             together with others. Object stores charge for each write, so
             the default is 1 for a URL; for a path, it is 0.05.
-        inline: Whether to write in the thread of the event loop. With a
-            virtual clock, which does not wait for threads, this must be
-            true.
+        inline: Whether to write in the thread of the event loop. A virtual
+            clock that does not wait for threads needs this;
+            `outreach_async.testing.VirtualTime` waits.
         objects: Storage to use instead of the one at the URL of a journal,
             such as `StoredObjects(S3Store("bucket", endpoint=...),
             "run")`.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from secrets import token_hex
-from threading import Lock, RLock
+from threading import Lock, RLock, get_ident
 from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
@@ -35,6 +35,7 @@ from outreach_async.errors import InvalidRequest, JournalError
 from outreach_async.models import RUN_TARGET, Target
 from outreach_async.store import _records as records
 from outreach_async.store._schema import SENT_SUM
+from outreach_async.transport._lifecycle import AT_WORK
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -598,4 +599,10 @@ class WriterThread:
 
     async def _execute(self, job: Callable[[], Any]) -> Any:
         with self._errors():
-            return job() if self._inline else await to_thread.run_sync(job, limiter=self._limiter)
+            if self._inline:
+                return job()
+            AT_WORK[get_ident()] += 1
+            try:
+                return await to_thread.run_sync(job, limiter=self._limiter)
+            finally:
+                AT_WORK[get_ident()] -= 1

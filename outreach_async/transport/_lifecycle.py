@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
@@ -23,6 +23,9 @@ T = TypeVar("T")
 
 KEEPALIVE_EXPIRY: Final = 5.0
 """Maximum time in seconds for which a connection may be idle and then be reused. httpx has the same default."""
+
+AT_WORK: Final = Counter[int]()
+"""The threads that work for the event loop of a thread, by the number of this thread. Virtual time waits for them."""
 
 _INSTANCES: Final[WeakSet[LoopLocal[Any]]] = WeakSet()
 _PARENT_VALUES: Final[list[object]] = []  # kept forever, because the garbage collection of a value may close its connections

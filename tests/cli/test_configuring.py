@@ -360,12 +360,17 @@ def test_config_check_tells_denied_workspaces_from_unreadable_ones(shell: Shell,
 
 def test_config_show_names_sources_and_shows_no_secret(shell: Shell, config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUR_KEY", "key_secret")
+    write(config, config.read_text().replace('["echo", "key_05"]', '["vault", "--token=tok_5", "key_05"]'))
+    assert "client-05\tspace_05\tretail\tcommand vault\t50" in shell("config", "show").out
+    own = load_config(config).base_url
+    elsewhere = shell("config", "show", "--base-url", "https://other.example").out
+    assert f"client-05\tspace_05\tretail\tcommand vault (only for {own})\t50" in elsewhere
     monkeypatch.setenv("OUTREACH_OWNER_KEY", "key_s3cr3t")
     monkeypatch.setenv("OUTREACH_BASE_URL", "https://user:hunter2@api.example")
-    write(config, config.read_text().replace('["echo", "key_05"]', '["vault", "--token=tok_5", "key_05"]'))
     shown, (code, value) = shell("config", "show", "--rate", "3"), shell.json("config", "show", "--rate", "3")
     assert code == 0
-    assert "client-05\tspace_05\tretail\tcommand vault\t50" in shown.out
+    assert "client-05\tspace_05\tretail\t\t\n" in shown.out  # neither its key nor its rate is used
+    assert [(each["owner_key"], each["rate"]) for each in value["workspaces"]] == [(None, None)] * WORKSPACES
     assert value["values"]["base_url"] == {"value": "https://api.example", "from": "OUTREACH_BASE_URL"}
     assert value["values"]["owner_key"] == {"value": "***", "from": "OUTREACH_OWNER_KEY"}
     assert value["values"]["rate"] == {"value": 3, "from": "--rate"}

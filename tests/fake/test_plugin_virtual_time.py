@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,7 +18,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outreach_async import NewContact, OutreachClient
+from outreach_async import NewContact, OutreachClient, Store
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, RateLimit
 from outreach_async.testing import VirtualTime, VirtualTimeLoop
 
@@ -174,3 +175,27 @@ def test_a_trio_loop_without_timers_blocks_until_a_thread_wakes_it() -> None:
     virtual = VirtualTime()
     assert anyio.run(wait_in_a_thread, backend="trio", backend_options=virtual.options("trio", {"instruments": [Watcher()]}))
     assert virtual.elapsed == 0
+
+
+@both
+@pytest.mark.parametrize("medium", ["file", "objects"])
+def test_time_stands_still_while_a_thread_writes_a_journal(backend: str, medium: str, tmp_path: Path) -> None:
+    virtual = VirtualTime()
+    fake = FakeService(clock=virtual)
+    space = fake.add_workspace()
+    store = Store(tmp_path / "run.db" if medium == "file" else tmp_path.as_uri(), linger=0.0)
+
+    async def tick() -> None:
+        for _ in iter(int, 1):  # forever
+            await anyio.sleep(100)
+
+    async def work() -> None:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tick)
+            transport, key = FakeTransport(fake), fake.add_owner_key(space)
+            async with OutreachClient(transport=transport, owner_key=key, workspace=space, rate=1) as client:
+                await client.contacts.create_many([{"email": f"{at}@a.example"} for at in range(5)], journal=store)
+            tasks.cancel_scope.cancel()
+
+    run(virtual, work, backend)
+    assert virtual.elapsed == pytest.approx(4, abs=1)

@@ -26,7 +26,7 @@ MEDIA = ("file", "objects")
 
 
 def new_journal(medium: str, folder: Path, name: str = "run") -> Store:
-    """Return a journal that is written in the thread of the event loop, because virtual time does not wait for others."""
+    """Return a journal that is written in the thread of the event loop, so that its calls have one order."""
     if medium == "file":
         return Store(folder / f"{name}.db", inline=True)
     return Store(f"{folder.as_uri()}/{name}", linger=0.05, inline=True)

@@ -213,11 +213,19 @@ def show(options: Options) -> None:
     if config.untrusted is not None:
         screen.warn(f"{config.untrusted.place}: not trusted yet; {config.untrusted.remedy}")
     screen.print_table(("value", "", "from"), [(name, value, options.sources.get(name, "")) for name, value in values.items()])
-    if config.workspaces:
+    spaces = [
+        {
+            **attrs.asdict(each),
+            # Only what is used: a key or a rate of an option or a variable replaces those of workspaces.
+            "owner_key": f"{each.owner_key}{only}" if each.owner_key and not options.owner_key else None,
+            "rate": options.own_rates.get(each.id),
+        }
+        for each in config.workspaces
+    ]
+    if spaces:
         screen.print_line()
-        rows = [(each.name, each.id, ", ".join(each.groups), str(each.owner_key or ""), each.rate) for each in config.workspaces]
+        rows = [(each["name"], each["id"], ", ".join(each["groups"]), each["owner_key"] or "", each["rate"]) for each in spaces]
         screen.print_table(("workspace", "id", "groups", "owner_key", "rate"), rows)
-    spaces = [{**attrs.asdict(each), "owner_key": each.owner_key and str(each.owner_key)} for each in config.workspaces]
     used = {name: {"value": values[name], "from": source or None} for name, source in options.sources.items()}
     screen.print_result({"path": values["path"], "profile": options.profile, "values": used, "workspaces": spaces})
 
