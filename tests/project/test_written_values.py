@@ -26,8 +26,8 @@ from outreach_async.fake import FakeTransport
 from outreach_async.parts import ImportReport, merge_reports
 
 INNER = {"ResponseModel", "ResponseWithInfo", "RowGroup", "SyncPage", "RowOutcome", "_ImportReport", "GateReport"}
-"""Base classes, what only the command writes, and what leaves something out: the report of a gate its exclusions, and the lines of a
-results file the row itself."""
+"""Base classes, what only the command writes, and what leaves something out: the report of a gate its exclusions, and the
+lines of a results file the row itself."""
 
 
 def written() -> Iterator[type]:
