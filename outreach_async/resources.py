@@ -324,7 +324,7 @@ class Contacts(_Resource):
         max_age: float | timedelta | None = None,
         changed: store.Changed = "send",
         hold: float | timedelta | None = None,
-        held_by: Iterable[str | PathLike[str] | store.Store] | Mapping[str, str | PathLike[str] | store.Store] = (),
+        held_by: Iterable[str | PathLike[str] | store.Store] = (),
         hold_domains: bool = False,
         resume: bool = False,
         earlier: Literal["known", "unknown"] = "known",
@@ -426,7 +426,7 @@ class Contacts(_Resource):
                 to whom the ledger has sent within it is `excluded`, unless
                 that was for the row's own campaign and workspace.
             held_by: Ledgers that also hold the people to whom they have
-                sent: paths, or a mapping of names to paths. Of runs whose
+                sent: paths, or a mapping of paths to names. Of runs whose
                 ledgers hold each other, one sends to a person, also if
                 they import the person at the same moment.
             hold_domains: Whether a person holds everybody with the domain,

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 STDIN: Final = "-"
 _JOURNAL_SUFFIXES: Final = ("", "-wal", "-shm", "-journal", "-lock")  # of the files of a journal, after its path
-_SHAREABLE_OPTIONS: Final = frozenset({frozenset({"--compare", "--output"}), frozenset({"--mapping", "--save-mapping"})})
-"""Pairs of options that may name the same file, because the command reads the file first and then replaces the whole file."""
+_SHAREABLE_OPTIONS: Final = frozenset(
+    map(frozenset, (("--compare", "--output"), ("--mapping", "--save-mapping"), ("--ledger", "--held-by")))
+)
+"""Pairs of options that may name the same file: the command reads it first and then replaces it, or uses it as one ledger."""
 
 OpenInput: TypeAlias = "partial[File]"
 JournalLocation: TypeAlias = Path | str

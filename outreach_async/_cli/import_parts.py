@@ -109,6 +109,9 @@ def _require_fitting(options: Options, settings: ImportSettings) -> Connection |
                 "max_age": settings["max_age"] is not None,
                 "changed": settings["changed"] == "ignore",
                 "gate": settings["gate"] is not None,
+                "hold": settings["hold"] is not None,
+                "held_by": bool(settings["held_by"]),
+                "hold_domains": settings["hold_domains"],
             }.items()
         },
         f"--header: conflicts with {flag}, because tasks must not contain secrets; remove one of the options": (

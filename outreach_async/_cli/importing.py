@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
@@ -83,14 +84,15 @@ if TYPE_CHECKING:
     from outreach_async._cli.settings import FileSettings, ImportSettings
     from outreach_async.bulk import Outcomes, Repeats
     from outreach_async.client import OutreachClient
+    from outreach_async.config import Config
     from outreach_async.store import JournalReport, Store
 
 _AFTER_DRY_RUN: Final = 8  # lines that may follow failed rows
 _MAX_FINDINGS: Final = 7  # lines of findings, and of what is printed below them, for which the list of columns leaves room
 _OPTIONS: Final = frozenset(
     {
-        *("blank", "campaign", "changed", "concurrency", "duplicates", "earlier", "journal", "ledger", "max_age", "repeats"),
-        *("resume", "stop_after_rejects"),
+        *("blank", "campaign", "changed", "concurrency", "duplicates", "earlier", "hold", "hold_domains", "journal"),
+        *("ledger", "max_age", "repeats", "resume", "stop_after_rejects"),
     }
 )
 """The options of `create_many` that the command has under the same name."""
@@ -121,6 +123,7 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
     _require_fitting(settings)
     settings["resume"] |= settings["earlier"] == "unknown"
     require_files([file], settings)
+    holders = _find_holders(options.config, settings["held_by"])
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
         from outreach_async.store import Store
@@ -140,7 +143,22 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
 
         refused = refused_workspaces(options)
     run = _create_run(open_input, file, settings, names, refused)
+    run = attrs.evolve(run, options={**run.options, "held_by": holders})
     return run_async(partial(_check_file if dry_run else _import_file, options, run))
+
+
+def _find_holders(config: Config, given: Iterable[str]) -> dict[str, str]:
+    """Return the paths of the ledgers that hold people, with their names."""
+    known = {selector for each in config.workspaces for selector in (each.id, each.name, *each.groups, "all")}
+    configured = {os.path.realpath(each.ledger): each.name for each in config.workspaces if each.ledger}
+    found = list[str]()
+    for text in given:
+        chosen = config.find(text) if text in known else ()
+        if lacking := [each.name for each in chosen if each.ledger is None]:
+            remedy = f'add ledger = "PATH" to each in {config.path}'
+            raise click.UsageError(f"--held-by {text}: no ledger is configured for {', '.join(lacking)}; {remedy}.")
+        found += [str(each.ledger) for each in chosen] if chosen else [text]
+    return {path: configured.get(os.path.realpath(path), Path(path).name) for path in found}
 
 
 def read_campaign(value: str | None) -> str | None:
@@ -159,6 +177,9 @@ def _require_fitting(settings: ImportSettings) -> None:
         ledger=settings["ledger"],
         max_age=settings["max_age"],
         changed=settings["changed"],
+        hold=settings["hold"],
+        held_by=settings["held_by"],
+        hold_domains=settings["hold_domains"],
         resume=settings["resume"],
         earlier=settings["earlier"],
         repeats="serial" if settings["dry_run"] and settings["ledger"] is None else settings["repeats"],  # it stores no rows
@@ -173,6 +194,7 @@ def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:
         files.FileUse.of("--mapping", settings["mapping"]),
         files.FileUse.of_journal("--journal", settings["journal"], written=True),
         files.FileUse.of_journal("--ledger", settings["ledger"], written=not settings["dry_run"]),
+        *(files.FileUse.of_journal("--held-by", Path(each), written=False) for each in settings["held_by"]),
         files.FileUse.of_run("--rejects", settings["rejects"], RejectsFile.recognises),
         files.FileUse.of_run("--results", settings["results"], ResultsFile.recognises),
         files.FileUse.of_run("--findings", settings["findings"], FindingsFile.recognises),
@@ -496,12 +518,13 @@ async def _check_file(options: Options, run: ImportRun) -> int:
         with settled(screen, {"--results": run.results}) as end, open_output("--results", run.results_file, end) as add_result:
 
             def write(outcome: ContactOutcome) -> None:
+                if getattr(outcome.error, "kind", "") == "hold":
+                    failed.add(outcome)
                 if run.results_file is not None:
                     add_result(RowOutcome.of(run.job.file, outcome))
 
             report = attrs.evolve(report, ledger=_compare(run, options, mapped, write))
             end.is_finished = True
-        print_ledger(screen, report.ledger, run.repeats)
         return report
 
     code = end_dry_run(screen, failed, mapped.mapping, started_at, (run.rejects, run.findings), compare=compare)
@@ -520,11 +543,15 @@ def end_dry_run(
 ) -> int:
     """Print the results of a dry run, with the paths of its rejects and findings, and return the exit code."""
     found, (rejects, findings) = failed.found, written
-    print_failed(screen, failed, _AFTER_DRY_RUN, rejects=rejects, findings=findings)
-    screen.print_line(f"{found.sent:,} of {found.rows:,} rows can be sent; nothing was created")
-    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: found.refused, Outcome.EXCLUDED: found.excluded}
-    outcomes[Outcome.NOT_APPLIED] = found.rows - found.refused - found.excluded
+    outcomes = dict.fromkeys(Outcome, 0) | {Outcome.REJECTED: found.refused}
     report = compare(BulkReport(found.rows, outcomes, 0, monotonic() - started_at, found.superseded))
+    held = report.ledger.held if report.ledger else 0
+    outcomes[Outcome.EXCLUDED] = found.excluded + held
+    outcomes[Outcome.NOT_APPLIED] = found.rows - found.refused - outcomes[Outcome.EXCLUDED]
+    print_failed(screen, failed, _AFTER_DRY_RUN, rejects=rejects, findings=findings)
+    screen.print_line(f"{found.sent - held:,} of {found.rows:,} rows can be sent; nothing was created")
+    if report.ledger:
+        print_ledger(screen, report.ledger, found.repeats)
     print_remedies(screen, remedies := failed.remedies(rejects), 0)
     screen.print_result({**report.to_dict(), "dry_run": True, "columns": dict(mapping), **failed.to_dict(remedies)})
     return INCOMPLETE if found.refused else OK
@@ -540,6 +567,7 @@ def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: 
     ledger, targets = Store(str(given["ledger"])), Targets(Target(workspace, run.campaign))
     read = partial(mapped.rows, clear_blanks=given["blank"] == "clear")
     options = {"max_age": given["max_age"], "ignore_changes": given["changed"] == "ignore", "repeats": run.repeats}
+    options["holding"] = {name: given[name] for name in ("hold", "held_by", "hold_domains")}
     return count_changes(read, ledger, targets, write_result, request=policies, **options)
 
 

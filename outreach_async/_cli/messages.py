@@ -26,9 +26,9 @@ APPLIED: Final = "outreach_async.applied"  # in the context of the command: what
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 _SAME_NAMES: Final = (
-    "base_url blank campaign changed check concurrency deadline delimiter duplicates earlier encoding format header_row hidden "
-    "ignore_unknown journal keep ledger map mapping max_age max_risk owner_key policy rate repeats resume sheet short_rows "
-    "stop_after_rejects timeout workspace"
+    "base_url blank campaign changed check concurrency deadline delimiter duplicates earlier encoding format header_row "
+    "held_by hidden hold hold_domains ignore_unknown journal keep ledger map mapping max_age max_risk owner_key policy rate "
+    "repeats resume sheet short_rows stop_after_rejects timeout workspace"
 )
 _FLAGS: Final = {
     **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAMES.split()},

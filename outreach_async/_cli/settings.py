@@ -49,6 +49,9 @@ class ImportSettings(FileSettings):
     ledger: Path | str | None
     max_age: float | None
     changed: Literal["send", "ignore"]
+    hold: float | None
+    held_by: tuple[str, ...]
+    hold_domains: bool
     stop_after_rejects: int | None
     resume: bool
     earlier: Literal["known", "unknown"]

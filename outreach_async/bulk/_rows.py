@@ -422,7 +422,7 @@ def require_fitting(
         'changed: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and ignores,
         'hold: needs a ledger, got None; pass ledger="contacts.ledger"': not has_ledger and hold is not None,
         **{
-            f"{name}: needs hold, got None; pass a period as hold, too": hold is None and bool(is_given)
+            f"{name}: needs a hold, got None; pass hold=7776000 (90 days), too": hold is None and bool(is_given)
             for name, is_given in {"held_by": held_by, "hold_domains": hold_domains}.items()
         },
         'duplicates: with a ledger and "skip", the service would ignore each changed row; pass duplicates="overwrite" or'

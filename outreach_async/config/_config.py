@@ -135,6 +135,7 @@ class ConfiguredWorkspace:
         owner_key: Where its own owner key is stored; `None` if nowhere.
         rate: Its own maximum rate, in requests per second; `None` if it
             has none.
+        ledger: Path or URL of its ledger; `None` if the file names none.
 
     Example:
         ```python
@@ -149,6 +150,7 @@ class ConfiguredWorkspace:
     groups: tuple[str, ...] = ()
     owner_key: KeyReference | None = None
     rate: float | None = None
+    ledger: str | None = None
 
 
 @attrs.frozen(kw_only=True)

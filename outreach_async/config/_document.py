@@ -14,6 +14,7 @@ from cattrs.gen import make_dict_structure_fn, override
 
 from outreach_async._plumbing import (
     Backend,
+    is_url,
     parse_base_url,
     require_id,
     require_rate,
@@ -29,7 +30,7 @@ _KINDS: Final = ("env", "file", "command")
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'
 _WORKSPACE: Final = 'acme = { id = "space_..." }'
 _PROFILE: Final = "[profile.staging]"
-_OF_WORKSPACE: Final = ("id", "groups", "owner_key", "rate")
+_OF_WORKSPACE: Final = ("id", "groups", "owner_key", "rate", "ledger")
 _OF_FILE: Final = ("base_url", "backend", "timeout", "owner_key", "rate", "workspace", "workspaces")
 _OF_SERVICE: Final = ("owner_key", "rate", "workspace", "workspaces")
 """Values that belong to the service at `base_url`, so a profile with another one does not inherit them."""
@@ -108,6 +109,7 @@ def _create_converter(folder: Path) -> Converter:
         "timeout": partial(require_seconds, "timeout"),
         "owner_key": partial(_read_reference, folder),
         "rate": partial(require_rate, "rate"),
+        "ledger": partial(_read_ledger, folder),
         "workspace": _read_names,
         "workspaces": read_workspaces,
     }
@@ -167,6 +169,13 @@ def _read_reference(folder: Path, value: object) -> KeyReference:
             f"expected {'the name of a variable' if kind == 'env' else 'a path'}, got {got}; write {_REFERENCES}", kind
         )
     return KeyReference("env", text) if kind == "env" else KeyReference("file", str(folder / Path(text).expanduser()))
+
+
+def _read_ledger(folder: Path, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        got = "a blank string" if isinstance(value, str) else type_name(value)
+        raise FileFault(f'expected the path or URL of a ledger, got {got}; write ledger = "acme.ledger"')
+    return value if is_url(value) else str(folder / Path(value).expanduser())
 
 
 def _read_names(value: object) -> tuple[str, ...]:

@@ -98,6 +98,20 @@ that some services treat as equal, such as `ann+news@company.example` and
 with the same id for both, or if an answer with an id was lost, a row of
 one may have changed the other, whose row is then sent again.
 
+Several workspaces
+------------------
+`--hold 90d` excludes people to whom the ledger has sent within 90 days for
+another campaign or workspace. `--held-by` names ledgers that also hold
+their people: by path, or by the workspaces or groups whose `ledger` the
+configuration names. `--hold-domains` holds everybody with the domain of
+such a person. Only rows that are about to be sent are checked.
+
+    outreach-async import people.csv --ledger acme.ledger --hold 90d --held-by retail --duplicates overwrite
+
+If runs hold each other's people, one sends to a person whom they import at
+the same moment: they lock the ledgers, which are files on one machine,
+before they mark rows (`acme.ledger.hold-lock`).
+
 The file
 --------
 A ledger is one SQLite file, which takes about 52 bytes for each contact,

@@ -68,7 +68,8 @@ class _Index:
     def __init__(self, rows: Iterable[tuple[int, int, int]], targets: Mapping[int, Target], times: Mapping[int, float]) -> None:
         """Index rows in the order of their hashes, each with the numbers of its target and its run."""
         self._hashes, self._places = array("q"), array("I")
-        self._marked: dict[int, list[tuple[Target, float]]] = {}
+        self._marked: dict[int, tuple[tuple[Target, float], ...]] = {}
+        self._same: dict[Any, Any] = {}
         places: dict[tuple[int, int], int] = {}
         for value, target, run in rows:
             self._hashes.append(value)
@@ -76,7 +77,9 @@ class _Index:
         self._facts = [(targets[target], times[run]) for target, run in places]
 
     def add(self, value: int, target: Target, at: float) -> None:
-        self._marked.setdefault(value, []).append((target, at))
+        known = self._marked.get(value, ())
+        if (target, at) not in known:  # equal facts are one object: a run may mark millions of rows
+            self._marked[value] = self._same.setdefault(facts := (*known, (target, at)), facts)
 
     def last_time(self, value: int, own: Target | None) -> float:
         """Return when something was last sent for a hash, but not to the target `own`."""
@@ -188,14 +191,14 @@ class Holds:
         self, ledger: Place, hold: Any, held_by: Any, *, domains: bool, pause: Callable[[float], object] = time.sleep
     ) -> None:
         period = hold.total_seconds() if isinstance(hold, timedelta) else hold
-        remedy = "pass a period such as timedelta(days=90), or None to hold nobody"
-        self._period = require_float("hold", period, lambda number: number > 0, "more than 0 seconds, or a timedelta", remedy)
+        expected, remedy = "a period of more than 0 seconds", "pass a longer one, or omit it"
+        self._period = require_float("hold", period, lambda number: number > 0, expected, remedy)
         self._pause, own = pause, _to_path("hold", ledger)
         places: Any = held_by if isinstance(held_by, Iterable) and not isinstance(held_by, str | os.PathLike) else [held_by]
         named = {own: own.name}
         for each in places:
-            path = _to_path("held_by", places[each] if isinstance(places, Mapping) else each)
-            named[path] = each if isinstance(places, Mapping) else path.name
+            path = _to_path("held_by", each)
+            named[path] = places[each] if isinstance(places, Mapping) else path.name
         ledgers = {path: _Ledger(path, name, domains=domains) for path, name in sorted(named.items())}
         self._paths, self._own = [*ledgers], ledgers.pop(own)
         self._others = [*ledgers.values()]
@@ -212,11 +215,12 @@ class Holds:
             if not path.exists() and path != self._own.path:
                 remedy = "correct the path, or import a file without rows into it once, which creates it"
                 raise InvalidRequest(f"held_by: {path} does not exist; {remedy}")
+            with _told_as_holder(str(path)):
+                sqlite.require_lockable(str(path))
+        self._refresh()
         if claims:
-            sqlite.require_lockable(str(self._own.path))
             with self._locked():
                 pass
-        self._refresh()
 
     def _refresh(self) -> bool:
         return sum(ledger.refresh(self._address, self._now - self._period) for ledger in self._others) > 0  # of all

@@ -208,6 +208,25 @@ _result_options: Final = all_of(
     default="send",
     help="With --ledger: send changed rows, or ignore them and send only new ones.",
 )
+@_choosing(
+    "--hold",
+    type=age,
+    help="With --ledger: exclude people to whom the ledger has sent within this time, such as 90d, for another campaign.",
+)
+@_choosing(
+    "--held-by",
+    metavar="LEDGER|WORKSPACE|GROUP",
+    multiple=True,
+    help=(
+        "With --hold: also exclude the people to whom this ledger has sent, or the ledgers of these workspaces of the "
+        "configuration file, or of 'all'; repeatable."
+    ),
+)
+@_choosing(
+    "--hold-domains",
+    is_flag=True,
+    help="With --hold: a person holds everybody with the domain, unless it is one of a provider, such as gmail.com.",
+)
 @_sending("--campaign", metavar="ID|NAME", help="Add the contacts to this campaign. The id or the exact name of a campaign.")
 @_sending("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
 @_sending("--concurrency", type=int, default=64, help="Maximum number of concurrent requests.")
@@ -307,7 +326,7 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     workers adapts to the service's limit; on a cluster of other machines, it starts at 10 requests per second. All files are
     read and checked on this machine before anything is sent, so --dry-run needs no workers. A row of any file excludes all
     rows of its person. All options mean what they mean on one machine, but --concurrency applies to each worker, and
-    --ledger, --max-age and --changed are refused.
+    --ledger, --max-age, --changed and --hold are refused.
     """
     if settings["dask"] is not None or settings["processes"] is not None:
         from outreach_async._cli import import_parts
