@@ -74,6 +74,7 @@ from outreach_async.importer import (
     is_reject,
     open_file,
     parse_overrides,
+    read_exclusions,
     read_mapping,
     results_of,
     spooled_rejects,
@@ -111,8 +112,9 @@ def input_opener(settings: ImportSettings) -> files.OpenInput:
         in_parts = settings["dask"] or settings["processes"]
         remedy = "omit --results" if in_parts else "pass --ledger, or omit --results"
         raise click.UsageError(f"--results: with --dry-run, the only results are those of a ledger; {remedy}.")
-    if settings["max_risk"] is not None and settings["gate"] is None:
-        raise click.UsageError("--max-risk: needs --gate; add --gate, or omit --max-risk.")
+    for flag, is_given in {"--bounced": settings["bounced"], "--max-risk": settings["max_risk"] is not None}.items():
+        if is_given and settings["gate"] is None:
+            raise click.UsageError(f"{flag}: needs --gate; add --gate, or omit {flag}.")
     return files.input_opener(settings)
 
 
@@ -192,6 +194,7 @@ def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:
     files.require_writable(
         *(files.FileUse.of("FILE", file) for file in inputs),
         files.FileUse.of("--mapping", settings["mapping"]),
+        *(files.FileUse.of("--bounced", path) for path in settings["bounced"]),
         files.FileUse.of_journal("--journal", settings["journal"], written=True),
         files.FileUse.of_journal("--ledger", settings["ledger"], written=not settings["dry_run"]),
         *(files.FileUse.of_journal("--held-by", Path(each), written=False) for each in settings["held_by"]),
@@ -389,7 +392,7 @@ def open_gate(settings: ImportSettings) -> Gate | None:
     """Return the gate of an import, if it has one, with the lists of bounces."""
     if settings["gate"] is None:
         return None
-    return Gate(mx=settings["gate"])
+    return Gate(mx=settings["gate"], bounced=[*map(read_exclusions, settings["bounced"])])
 
 
 def require_gate(found: Preflight, max_risk: float | None, findings: Path | None) -> None:

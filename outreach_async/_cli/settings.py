@@ -61,6 +61,7 @@ class ImportSettings(FileSettings):
     dask: str | None
     processes: int | None
     gate: bool | str | None
+    bounced: tuple[Path, ...]
     max_risk: float | None
 
 

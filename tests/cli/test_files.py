@@ -78,6 +78,7 @@ IMPORT = ("import", "k.csv")
             for ending in ("-wal", "-shm", "-journal", "-lock")
         ),
         ((*IMPORT, "--mapping", "m.toml", "--rejects", "m.toml"), ("--mapping", "--rejects")),
+        ((*IMPORT, "--gate", "--bounced", "m.csv", "--rejects", "m.csv"), ("--bounced", "--rejects")),
         ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "dangling.csv"), ("--rejects", "--save-mapping")),
         (("report", "j.db", "--rejects", "k.csv"), ("the input of JOURNAL", "--rejects")),
         (("report", "j.db", "--rejects", "j.db"), ("JOURNAL", "--rejects")),
@@ -252,6 +253,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     reads = [
         ("import", "file"),
         ("import", "mapping"),
+        ("import", "bounced"),
         ("report", "source"),
         ("report", "mapping"),
         ("audit", "policy"),

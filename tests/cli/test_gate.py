@@ -67,6 +67,16 @@ def test_a_dry_run_judges_as_the_run_does(shell: Shell, tmp_path: Path) -> None:
     assert "got 3 of 6 (50%: 1 invalid, 1 disposable, 1 role)" in stopped.err
 
 
+def test_addresses_that_have_bounced_are_bad(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "old.csv").write_text("E-mail\nANN@mx.example\n", encoding="utf-8")
+    bounces = ("--bounced", str(tmp_path / "old.csv"))
+    done = shell("import", save_contacts(tmp_path, PEOPLE), *DRY, "--gate", *bounces, "--json")
+    result = json.loads(done.out.splitlines()[-1])
+    assert result["gate"]["figures"]["bounced"] == {"rows": 1, "share": 0.2, "source": "list old.csv, 1 entry"}
+    assert (result["outcomes"]["excluded"], result["gate"]["bad"]) == (1, 1)
+    assert "--bounced: needs --gate; add --gate, or omit --bounced." in shell("import", "x.csv", *DRY, *bounces).err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -172,6 +172,7 @@ _result_options: Final = all_of(
         "domains to the DNS resolver of the system, or to the one at ADDRESS."
     ),
 )
+@_checking("--bounced", type=FILE, multiple=True, help="With --gate: a file of addresses that have bounced; repeatable.")
 @_checking(
     "--max-risk",
     type=share,
