@@ -230,7 +230,7 @@ class _Judged:
 
     async def look_up(self, resolver: Resolver, deadline: float | None) -> None:
         self.failure = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
-        if not await _find_mail_server(resolver, _CONTROL):
+        if self.servers and not await _find_mail_server(resolver, _CONTROL):
             return
         domains, self.looked_up = iter([*self.servers]), f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"
 

@@ -77,6 +77,16 @@ def test_addresses_that_have_bounced_are_bad(shell: Shell, tmp_path: Path) -> No
     assert "--bounced: needs --gate; add --gate, or omit --bounced." in shell("import", "x.csv", *DRY, *bounces).err
 
 
+def test_a_list_without_any_risk_takes_one_line(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("bo@mx.example\n", encoding="utf-8")
+    with NameServer() as server:
+        options = ("--gate", f"mx@{server.address}", "--bounced", str(tmp_path / "old.txt"))
+        done = shell("import", save_contacts(tmp_path, "email,Email Status\nann@mx.example,valid\n"), *DRY, *options)
+    assert [line for line in done.out.splitlines() if "gate" in line or "unknown" in line] == [
+        "gate: 0 of 1 rows are risky (0%), and 0 of them are not sent; 0% of the others may bounce, as far as is known"
+    ]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -95,3 +105,10 @@ def test_a_wrong_option_of_the_gate_is_refused_with_a_remedy(
 ) -> None:
     done = shell("import", save_contacts(tmp_path, PEOPLE), *DRY, *options)
     assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_rows_that_only_a_journal_has_are_not_sent_without_the_gate(served: Served) -> None:
+    given = ("import", "-", *served.options, "--journal", str(served.folder / "run.db"), "--gate")
+    assert served.piped("email\nann@mx.example\n", *given).code == 0
+    refused = served.piped("", *given, "--resume")
+    assert (refused.code, "--gate: " in refused.err, "pass the same rows to standard input again" in refused.err) == (2, True, True)

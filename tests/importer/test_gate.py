@@ -94,6 +94,11 @@ async def test_nothing_is_looked_up_unless_it_is_asked_for(server: NameServer) -
     assert not server.questions
 
 
+async def test_the_resolver_of_the_system_is_not_asked_for_nothing() -> None:
+    report = await Gate(mx=True).assess(["@company.example"])
+    assert report.sources["no_mail_server"].startswith("MX look-up of 0 domains at ")
+
+
 @pytest.mark.parametrize("mx", ["mail", "300.1.1.1", "127.0.0.1:dns", "127.0.0.1:70000"])
 async def test_the_address_of_a_resolver_is_checked_first(mx: str) -> None:
     with pytest.raises(InvalidRequest, match=r"mx: expected the address of a DNS resolver, got '.*'; pass one such as 127"):
@@ -198,6 +203,13 @@ async def test_the_rows_of_a_file_are_judged_by_the_column_of_a_verifier() -> No
     assert (noted[1][0], noted[1][1], noted[1][3]) == (5, "error", "@a.example")
     assert (found.rows, found.refused, found.excluded, found.sent, found.judged.rows) == (5, 1, 1, 3, 4)
     assert found.judged.predicted == 2 / 3
+
+
+async def test_a_row_that_is_not_sent_anyway_is_not_judged() -> None:
+    file = open_file(io.BytesIO(b"email\ninfo@a.example\nInfo@a.example\n"), format="csv")
+    found = await (await ImportJob(file=file).map()).check(Preflight(repeats="error", gate=Gate()))
+    assert found.judged is not None
+    assert (found.refused, found.judged.rows, found.judged.counts["role"]) == (1, 1, 1)
 
 
 async def test_a_run_withholds_bad_rows_and_a_ledger_records_the_prediction(tmp_path: Path) -> None:
