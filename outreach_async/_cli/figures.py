@@ -205,11 +205,11 @@ def print_findings(screen: Screen, preflight: Preflight, reserve: int, findings:
 def print_gate(screen: Screen, report: GateReport | None) -> None:
     if report is None:
         return
-    found = sorted(((count, name) for name, count in report.counts.items() if count), reverse=True)
+    found = [(name, count) for name, count in report.counts.items() if count]
     room = screen.room(AFTER_FINDINGS) if screen.console else None
     few = len(found) if room is None else max(room - _TABLE_EDGES, _LEAST)
     if found:
-        rows = [(_words(name), count, f"{100 * count / report.rows:.3g}%", report.sources[name]) for count, name in found[:few]]
+        rows = [(_words(name), count, f"{100 * count / report.rows:.3g}%", report.sources[name]) for name, count in found[:few]]
         screen.print_table(("gate", "rows", "share", "how"), rows)
     if unknown := [f"{_words(name)} ({report.sources[name]})" for name, count in report.counts.items() if count is None]:
         screen.print_line(fit_line(screen, f"gate: unknown: {'; '.join(unknown)}"))

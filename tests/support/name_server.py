@@ -23,7 +23,7 @@ ZONE: Final[Mapping[str, Mapping[str, str]]] = {
     "a.example": {"A": "127.0.0.1"},
     "aaaa.example": {"AAAA": "::1"},
     "empty.example": {},
-    "xn--mnchen-3ya.example": {"MX": "10 mail.mx.example."},
+    "xn--strae-oqa.example": {"MX": "10 mail.mx.example."},
 }
 """The records by domain and type. Other domains do not exist; `servfail.*`, `refused.*` and `silent.*` are broken."""
 
