@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dns.asyncresolver import Resolver
 
 _MAX_LOOK_UPS: Final = 100  # at a time
+_BLOCK_SIZE: Final = 5_000
 _TRIES: Final = 2
 _CONTROL: Final = "gmail.com"  # a resolver that denies it knows no other domain
 _RISKY: Final = ("invalid", "bounced", "verifier", "no_mail_server", "disposable", "role")
@@ -192,7 +194,7 @@ class Gate:
             ```
         """
         resolver = _create_resolver(self.mx) if self.mx else None
-        judged = _Judged([*emails], [*statuses], column, self.bounced)
+        judged = _Judged([*emails], [*map(sys.intern, statuses)], column, self.bounced)
         if (got := len(judged.verdicts)) != (expected := len(judged.emails)):
             raise InvalidRequest(f"statuses: expected {expected:,}, one for each e-mail, got {got:,}; pass '' for an unknown one")
         await anyio.to_thread.run_sync(judged.find_bad)
@@ -215,7 +217,7 @@ class _Judged:
     def find_bad(self) -> None:
         """Withhold the addresses that are bad whatever their domain is."""
         emails = self.emails
-        invalid = find_problems("email", emails, ()) if find_spec("email_validator") else {}
+        invalid = _find_problems("email", emails) if find_spec("email_validator") else {}
         self.servers = {domain_of(email): None for at, email in enumerate(emails) if at not in invalid}
         refused = (at for at, verdict in enumerate(self.verdicts) if verdict == "invalid")
         found = {
@@ -245,7 +247,7 @@ class _Judged:
 
     def judge(self) -> GateReport:
         lists = {name: getattr(import_module(of), names) if find_spec(of) else () for name, (of, names) in _LISTS.items()}
-        withheld, roles = self.exclusions.find(self.emails), find_problems("role", self.emails, ())
+        withheld, roles = self.exclusions.find(self.emails), _find_problems("role", self.emails)
         findings: list[tuple[int, str, str]] = []
         for at, (email, verdict) in enumerate(zip(self.emails, self.verdicts, strict=True)):
             domain = domain_of(email)
@@ -299,6 +301,11 @@ class _Judged:
             "catch_all": verifier,
             "unknown": ("; ".join(filter(None, (column, looked_up))), "no verdicts of a verifier, and no look-up"),
         }
+
+
+def _find_problems(check: str, emails: Sequence[str]) -> dict[int, str]:
+    blocks = ((start, emails[start : start + _BLOCK_SIZE]) for start in range(0, len(emails), _BLOCK_SIZE))
+    return {start + at: problem for start, block in blocks for at, problem in find_problems(check, block, ()).items()}
 
 
 def domain_of(email: str) -> str:

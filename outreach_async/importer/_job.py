@@ -336,7 +336,9 @@ class Preflight:
     on_finding: OnFinding | None = None
     gate: Gate | None = None
     judged: GateReport | None = attrs.field(default=None, init=False)
-    _to_judge: list[tuple[int, str, str]] = attrs.Factory(list)  # the number, the e-mail and the status of each row to send
+    _numbers: MutableSequence[int] = attrs.Factory(lambda: array("Q"))  # of the rows to judge, with their e-mails and statuses
+    _addresses: list[str] = attrs.Factory(list)
+    _statuses: list[str] = attrs.Factory(list)
     _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
     _files: list[MappedFile] = attrs.Factory(list)
@@ -453,8 +455,9 @@ class Preflight:
             places = [at for at, code in file.columns.consent if code == "email_status"]
             for at, email in emails.items():
                 if at not in refusals:
-                    status = next((text for place in places if read_verdict(text := block.cells[at][place])), "")
-                    self._to_judge.append((numbers[at], email, status))
+                    self._numbers.append(numbers[at])
+                    self._addresses.append(email)
+                    self._statuses.append(next((text for place in places if read_verdict(text := block.cells[at][place])), ""))
         self.rows += count
         self.refused += len(refusals)
         self.excluded += len(excluded)
@@ -547,21 +550,19 @@ class Preflight:
         """
         if self.gate is None:
             return self
-        rows, self._to_judge = self._to_judge, []
         columns = [
             file.columns.headers[at] for file in self._files for at, code in file.columns.consent if code == "email_status"
         ]
-        self.judged = await self.gate.assess(
-            [row[1] for row in rows], [row[2] for row in rows], " or ".join(dict.fromkeys(columns))
-        )
+        self.judged = await self.gate.assess(self._addresses, self._statuses, " or ".join(dict.fromkeys(columns)))
         self.excluded += self.judged.bad
         for at, level, reason in self.judged.findings:
-            number, email, _ = rows[at]
+            number, email = self._numbers[at], self._addresses[at]
             text = reason.removeprefix("gate: ")
             finding = RowFinding("gate", level, "email", find_reason(text, [domain_of(email)]), f"email: {text}")
             self._add(finding, number)
             (email_at, *_) = self._files[number >> _FILE_BITS].columns.sources["email"]
             self._note(number, finding, [""] * email_at + [email])
+        self._addresses, self._statuses = [], []
         return self
 
 
