@@ -140,9 +140,8 @@ class GateReport:
             print(report.to_dict()["figures"]["role"]["rows"])  # -> 0
             ```
         """
-        figures = {
-            name: {"rows": self.counts[name], "share": share, "source": self.sources[name]} for name, share in self.shares.items()
-        }
+        shares, sources = self.shares, self.sources
+        figures = {name: {"rows": rows, "share": shares[name], "source": sources[name]} for name, rows in self.counts.items()}
         totals = {"rows": self.rows, "bad": self.bad, "risky": len(self.findings)}
         return {**totals, "risk": self.risk, "predicted": self.predicted, "figures": figures}
 
@@ -256,20 +255,13 @@ class _Judged:
                 reason = reason or f"gate: no mail server for {domain}"
                 self.exclusions.add_email(email, reason)
             # A provider of disposable addresses may give away its sub-domains, too.
-            is_disposable = verdict == "disposable" or any(
-                each in lists["disposable"] for each in (domain, domain.partition(".")[2])
-            )
+            parents = {domain, domain.partition(".")[2]}
+            is_disposable = verdict == "disposable" or not parents.isdisjoint(lists["disposable"])
             is_role = verdict == "role" or at in roles
             is_unknown = verdict == "unknown" or not (verdict in {"valid", "catch_all"} or server)
-            facts = {
-                "no_mail_server": server is False,
-                "disposable": is_disposable,
-                "role": is_role,
-                "free": not is_disposable and domain in lists["free"],
-                "catch_all": verdict == "catch_all" and not reason,
-                "unknown": is_unknown and not reason,
-                "bad": bool(reason),
-            }
+            facts = {"no_mail_server": server is False, "disposable": is_disposable, "role": is_role, "bad": bool(reason)}
+            facts |= {"free": not is_disposable and domain in lists["free"], "unknown": is_unknown and not reason}
+            facts["catch_all"] = verdict == "catch_all" and not reason
             self.counts.update(name for name, is_so in facts.items() if is_so)
             if reason or is_disposable or is_role:
                 warning = f"disposable addresses of {domain}" if is_disposable else "the address of a role"

@@ -303,6 +303,9 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     excluded, and so are all other rows with their e-mails. To name such a column, map it to opt_out, opt_in or email_status. Only
     --check consent=warn or --check consent=off sends these rows.
 
+    With --gate, the addresses are judged, too: how many are invalid, disposable, of a role and so on, and how that is known. Bad
+    rows are excluded. If more rows than --max-risk are risky, nothing is sent, and the exit code is 3.
+
     A blank cell is not sent, so the contact keeps what it has in the service, also if the cell had a value in an earlier
     import. With --blank clear, blank cells clear their fields. A blank cell is empty, has only blanks, or has a text that
     stands for a missing value, such as NULL; in a Parquet file and in JSON Lines also null. A damaged value, such as #REF!,
