@@ -264,11 +264,10 @@ class Holds:
         for _ in range(_MAX_PAUSES):
             with _told_as_holder(path), ExitStack() as stack:
                 stack.callback(os.close, descriptor := os.open(path, sqlite.OPEN_FLAGS | os.O_CREAT, 0o600))
-                with suppress(BlockingIOError, FileNotFoundError):
+                with suppress(BlockingIOError):
                     sqlite.fcntl.flock(descriptor, sqlite.fcntl.LOCK_EX | sqlite.fcntl.LOCK_NB)
-                    if os.path.samestat(os.fstat(descriptor), os.lstat(path)):  # or somebody has removed the file
-                        stack.pop_all()
-                        return descriptor
+                    stack.pop_all()
+                    return descriptor
             self._pause(_PAUSE)
         raise JournalError(f"hold: another run has locked {path} for a minute; let that run go on, or end it, and run again")
 

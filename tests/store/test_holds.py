@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import math
+import os
 import random
+import re
 import shutil
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 import attrs
@@ -18,7 +23,18 @@ from support.scenarios import KEY, SPACE, new_fake
 from support.time import virtual_time
 from support.transport import Script, added, lost, status
 
-from outreach_async import ContactOutcome, Excluded, OutreachClient, Progress, Request, Response, RetryPolicy
+from outreach_async import (
+    ContactOutcome,
+    Excluded,
+    InvalidRequest,
+    JournalError,
+    OutreachClient,
+    Progress,
+    Request,
+    Response,
+    RetryPolicy,
+)
+from outreach_async._plumbing import Targets, count_changes
 from outreach_async.fake import FakeTransport
 from outreach_async.models import Target
 from outreach_async.store import Store
@@ -77,6 +93,10 @@ async def agency(tmp_path: Path) -> Agency:
     found = Agency(tmp_path)
     await found.start()
     return found
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
 HELD: Final = "held by a.ledger since 2026-10-01 until 2026-12-30"
@@ -164,11 +184,13 @@ async def test_the_marks_of_a_run_that_was_killed_hold_until_it_is_merged(agency
 
     class Kills(FakeTransport):
         async def send(self, request: Request, progress: Progress, /) -> Response:
-            if not killed.exists():
-                shutil.copytree(tmp_path, killed, ignore=shutil.ignore_patterns("killed"))
+            if BO["email"] in request.body.decode():
+                return status(422)
+            await anyio.sleep(1)  # until the first outcome is recorded
+            shutil.copytree(tmp_path, killed, ignore=shutil.ignore_patterns("killed"))
             return await super().send(request, progress)
 
-    await agency.send("a", [ANN], Kills(agency.fake))
+    await agency.send("a", [BO, ANN], Kills(agency.fake), concurrency=1)
     for name in "a.ledger", "a.ledger-wal":
         shutil.copy(killed / name, tmp_path / name)
     assert agency.ledgers["a"].contacts().pending
@@ -229,3 +251,207 @@ async def test_of_runs_at_the_same_moment_one_marks_and_sends_each_person(tmp_pa
     assert {len(names) for _, names in transport.found} == {1}
     assert [labels.count("added") for labels in results.values()] != [14, 0]
     assert Counter(label[:4] for labels in results.values() for label in labels) == {"adde": 14, "held": 14}
+
+
+@virtual_time
+@pytest.mark.parametrize("seed", range(2))
+async def test_random_nights_hold_whom_an_oracle_names(tmp_path: Path, seed: int) -> None:
+    agency, chance = Agency(tmp_path, "abc"), random.Random(seed)  # noqa: S311 - repeatable, not secret
+    await agency.start()
+    targets: list[dict[str, str]] = [{}, {"campaign": "Spring"}, {"workspace": "space_2"}]
+    sent: dict[tuple[str, str], dict[int, float]] = {}  # the time of each target, by ledger and e-mail
+    for night in range(6):
+        agency.clock.now += chance.choice((0, 3600, DAY, -3600))
+        name, now = chance.choice("abc"), agency.clock.now
+        rows = [(f"user{chance.randrange(4)}@x.example", chance.randrange(3)) for _ in range(3)]
+        expected = list[bool]()
+        for email, to in rows:
+            times = [
+                at
+                for other in "abc"
+                for target, at in sent.get((other, email), {}).items()
+                if (other, target) != (name, to) and at > now - DAY
+            ]
+            expected.append(bool(times))
+            if not times:
+                sent.setdefault((name, email), {})[to] = now
+        given = [{"email": email, "city": f"{night}-{number}", **targets[to]} for number, (email, to) in enumerate(rows)]
+        found = await agency.hold(name, given, hold=DAY)
+        assert [label.startswith("held") for label in found] == expected, (night, found)
+        assert all(label.startswith("held") or label in {"added", "overwriten"} for label in found)
+
+
+class Stop(Exception):
+    """The holds would wait."""
+
+
+def stop(_seconds: float) -> None:
+    raise Stop
+
+
+@pytest.fixture
+async def pair(agency: Agency) -> tuple[Holds, Holds]:
+    """Return the holds of two runs that hold each other's people."""
+    one, other = (Holds(agency.ledgers[name], DAY, [agency.ledgers["a"]], domains=False, pause=stop) for name in "ba")
+    for holds, name in (one, "b"), (other, "a"):
+        holds.open(None, START, claims=True)
+        holds.load_own(agency.ledgers[name].medium().query)
+    return one, other
+
+
+@virtual_time
+async def test_a_run_waits_while_another_one_decides_which_rows_it_marks(pair: tuple[Holds, Holds]) -> None:
+    row: Any = Person(ANN["email"])
+    one, other = pair
+    with one.confirmed([row]), pytest.raises(Stop), other.confirmed([row]):
+        pass
+    with other.confirmed([row]) as found:
+        assert found == {}
+
+
+@pytest.fixture
+async def locked(agency: Agency, tmp_path: Path) -> AsyncIterator[tuple[int, Callable[..., Holds]]]:
+    """Return a descriptor that locks the holds of a ledger, and what creates those of a run that waits for it."""
+
+    def create(pause: Callable[[float], object]) -> Holds:
+        holds = Holds(agency.ledgers["b"], DAY, [agency.ledgers["a"]], domains=False, pause=pause)
+        holds.open(None, START, claims=False)
+        holds.load_own(agency.ledgers["b"].medium().query)
+        return holds
+
+    descriptor = os.open(tmp_path / "a.ledger.hold-lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield descriptor, create
+    os.close(descriptor)
+
+
+@virtual_time
+async def test_a_run_reads_the_marks_of_others_when_it_has_the_lock(
+    agency: Agency, locked: tuple[int, Callable[..., Holds]], tmp_path: Path
+) -> None:
+    descriptor, create = locked
+    before, after = (tmp_path / "a.ledger", tmp_path / "after")
+    shutil.copy(before, after)
+    agency.ledgers["c"] = Store(after, inline=True, wall=agency.clock)
+    await agency.send("c", [ANN])
+    row: Any = Person(ANN["email"])
+
+    def wait(_seconds: float) -> None:  # meanwhile, the other run marks, and unlocks
+        shutil.copy(after, before)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    with create(wait).confirmed([row]) as found:
+        assert [str(error) for error in found.values()] == ["held by a.ledger since 2026-10-01 until 2026-10-02"]
+
+
+@virtual_time
+async def test_a_run_waits_for_a_lock_for_a_minute(locked: tuple[int, Callable[..., Holds]]) -> None:
+    waits = list[float]()
+    with pytest.raises(
+        JournalError, match=r"hold: another run has locked .*a\.ledger\.hold-lock for a minute; let that run go on"
+    ):
+        locked[1](waits.append).confirmed([]).__enter__()
+    assert sum(waits) == pytest.approx(60)
+
+
+@virtual_time
+async def test_a_ledger_that_did_not_change_is_not_read_again(agency: Agency, tmp_path: Path) -> None:
+    path, row = tmp_path / "a.ledger", cast("Any", Person(ANN["email"]))
+    os.utime(path, (1, 1))
+    holds = Holds(agency.ledgers["b"], DAY, [path], domains=False)
+    holds.open(None, START, claims=True)
+    holds.load_own(agency.ledgers["b"].medium().query)
+    content = path.read_bytes()
+    path.write_bytes(bytes(len(content)))
+    os.utime(path, (1, 1))
+    with holds.confirmed([row]) as found:
+        assert found == {}
+    path.write_bytes(content[:2000])
+    with pytest.raises(JournalError, match=r"ledger .*a\.ledger is damaged"), holds.confirmed([row]):
+        pass
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"ledger": None, "held_by": ()}, "hold: needs a ledger, got None; pass ledger="),
+        ({"hold": None}, r"held_by: needs a hold, got None; pass hold=7776000 \(90 days\), too"),
+        ({"hold": None, "held_by": (), "hold_domains": True}, "hold_domains: needs a hold, got None; pass hold=7776000"),
+        *(({"hold": wrong}, "hold: expected a period of more than 0 seconds, got ") for wrong in (0, -1, math.nan, True, "90d")),
+        ({"hold": timedelta(0)}, "hold: expected a period of more than 0 seconds, got 0.0; pass a longer one, or omit it"),
+        *(({"held_by": wrong}, "held_by: expected the path or Store of a ledger, got ") for wrong in (5, (None,), b"x", [b"x"])),
+        (
+            {"ledger": "memory://x"},
+            "hold: expected ledgers in files, which can be locked, got memory://x; keep ledgers that hold",
+        ),
+        ({"held_by": ["memory://x"]}, "held_by: expected ledgers in files, which can be locked, got memory://x; keep"),
+        ({"hold_domains": "x"}, "hold_domains: expected"),
+    ],
+)
+async def test_options_without_a_meaning_are_refused_at_once(agency: Agency, options: dict[str, Any], expected: str) -> None:
+    given = {"ledger": agency.ledgers["b"], "hold": DAY, "held_by": ["a.ledger"], "duplicates": "overwrite", **options}
+    with pytest.raises(InvalidRequest, match=f"^{expected}"):
+        agency.client(Script()).contacts.create_many([ANN], **given)
+
+
+@virtual_time
+async def test_ledgers_that_cannot_hold_are_refused_before_anything_is_sent(agency: Agency, tmp_path: Path) -> None:
+    client = agency.client(FakeTransport(agency.fake))
+    await outcomes_of(client.contacts.create_many([], journal=Store(tmp_path / "run.db", inline=True)))
+    async with OutreachClient(base_url="https://other.example", owner_key=KEY, workspace=SPACE) as other:
+        await outcomes_of(other.contacts.create_many([], ledger=Store(tmp_path / "other", inline=True), duplicates="overwrite"))
+    (tmp_path / "text").write_text("no ledger")
+    (tmp_path / "closed").mkdir()
+    wrong = {
+        "none": "none does not exist; correct the path, or import a file without rows into it once, which creates it",
+        "run.db": "run.db is a journal, not a ledger; pass it as journal=, or pass the path of a ledger",
+        "text": "text is not a ledger; pass the path of a ledger",
+    }
+    for name, expected in wrong.items():
+        with pytest.raises(InvalidRequest, match=f"^held_by: .*{re.escape(expected)}"):
+            await agency.hold("b", [ANN], Script(), held_by=[tmp_path / name])
+    async with OutreachClient(base_url="https://api.example", owner_key=KEY, workspace=SPACE) as own:
+        ledger = Store(tmp_path / "own", inline=True)
+        run = own.contacts.create_many([ANN], ledger=ledger, duplicates="overwrite", hold=DAY, held_by=[tmp_path / "other"])
+        with pytest.raises(InvalidRequest, match=r"^held_by: .*other belongs to the service at https://other\.example, not to"):
+            await outcomes_of(run)
+    assert not agency.fake.contacts(SPACE)
+    assert not (tmp_path / "own").exists()
+    assert agency.ledgers["b"].contacts().runs[0][0] == 1
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("change", "expected"), [("replaced", "was replaced during the run"), ("removed", "does not exist; pass")]
+)
+async def test_a_ledger_that_is_replaced_or_removed_stops_the_run(
+    agency: Agency, tmp_path: Path, change: str, expected: str
+) -> None:
+    class Changes(FakeTransport):
+        async def send(self, request: Request, progress: Progress, /) -> Response:
+            if change == "replaced" and (tmp_path / "c.ledger").exists():
+                (tmp_path / "c.ledger").replace(tmp_path / "a.ledger")
+            elif change == "removed":
+                (tmp_path / "a.ledger").unlink(missing_ok=True)
+            return await super().send(request, progress)
+
+    agency.ledgers["c"] = Store(tmp_path / "c.ledger", inline=True, wall=agency.clock)
+    await agency.send("c", [])
+    rows = [{"email": f"user{number}@x.example"} for number in range(20)]
+    with pytest.raises(InvalidRequest, match=f"^held_by: .*a.ledger {expected}"):
+        await agency.hold("b", iter(rows), Changes(agency.fake), held_by=[agency.ledgers["a"]], concurrency=2)
+    assert len(agency.fake.contacts(SPACE)) < 10
+
+
+@virtual_time
+async def test_a_run_without_rows_counts_what_it_would_hold(agency: Agency, tmp_path: Path) -> None:
+    await agency.send("a", [ANN])
+    names = names_in(tmp_path)
+    for ledger in agency.ledgers["b"], Store(tmp_path / "new.ledger", wall=agency.clock):
+        found = list[ContactOutcome]()
+        holding = {"hold": DAY, "held_by": {agency.ledgers["a"]: "acme"}}
+        counts = count_changes(lambda: [ANN, BO], ledger, Targets(Target(SPACE, None)), found.append, holding=holding)
+        assert [str(outcome.error)[:12] for outcome in found] == ["held by acme", "ledger: the "]
+        assert (counts.held, counts.excluded, counts.new) == (1, 1, 1)
+    assert names_in(tmp_path) == names
