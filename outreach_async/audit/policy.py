@@ -78,7 +78,7 @@ class Policy:
 
         Example:
             ```python
-            print(Policy.default().name, len(Policy.default().rules))  # -> default 35
+            print(Policy.default().name, len(Policy.default().rules))  # -> default 36
             ```
         """
         return _DEFAULT_POLICY

@@ -11,6 +11,7 @@ words. Then read the guide of your task:
                                      with exit codes and the brief in Slack
     import a file                    outreach_async.importer
     send what changed, every night   outreach_async.guides.nightly
+    not write to some people         outreach_async.guides.excluding
     create many rows, and resume     outreach_async.bulk
     use more CPUs or machines        outreach_async.parts,
                                      outreach_async.parts.processes,

@@ -32,6 +32,8 @@ SEARCHES = {
     "lost response": ["outreach_async/guides/concepts.html#outcome-and-certainty"],
     "duplicates": ["outreach_async/guides/concepts.html#outcome-and-certainty"],
     "ledger": ["outreach_async/guides/nightly.html", "outreach_async/guides/concepts.html#journal-and-ledger"],
+    "exclude": ["outreach_async/guides/excluding.html"],
+    "gdpr": ["outreach_async/guides/excluding.html#people-who-ask-to-be-forgotten"],
     "cron": ["outreach_async/guides/nightly.html#schedulers"],
     "s3": ["outreach_async/store.html#objects"],
     "excel": ["outreach_async/importer.html#formats"],

@@ -58,6 +58,7 @@ GUIDES: Final = (
     "outreach_async.guides",
     "outreach_async.guides.command_line",
     "outreach_async.guides.concepts",
+    "outreach_async.guides.excluding",
     "outreach_async.guides.nightly",
     "outreach_async.guides.notebooks",
     "outreach_async.guides.operating",

@@ -36,7 +36,9 @@ PARTS: Final = {
         *("outreach_async.sync", "outreach_async.config", "outreach_async.guides.notebooks"),
     ),
     "Import a file": ("outreach_async.importer", "outreach_async.guides.command_line"),
-    "Every night": ("outreach_async.bulk", "outreach_async.guides.nightly", "outreach_async.store"),
+    "Every night": (
+        *("outreach_async.bulk", "outreach_async.guides.nightly", "outreach_async.guides.excluding", "outreach_async.store"),
+    ),
     "Audit and brief": (
         *("outreach_async.audit", "outreach_async.audit.policy", "outreach_async.audit.campaigns"),
         *("outreach_async.audit.history", "outreach_async.audit.plan", "outreach_async.audit.reports"),
@@ -73,6 +75,8 @@ TASKS: Final = {
         "Overwrite or skip duplicates, contacts that exist already": "outreach_async/guides/concepts.html#outcome-and-certainty",
         "Send only what changed, every night": "outreach_async/guides/nightly.html",
         "Schedule imports with cron, systemd, Airflow or Dagster": "outreach_async/guides/nightly.html#schedulers",
+        "Send nothing to people who must not be written to": "outreach_async/guides/excluding.html",
+        "Erase a person (GDPR)": "outreach_async/guides/excluding.html#people-who-ask-to-be-forgotten",
         "Resume after a crash, a kill or Ctrl-C": "outreach_async/bulk.html#journal-and-resume",
         "Import a large file faster, with several processes": "outreach_async/parts/processes.html",
         "Import with several machines": "outreach_async/parts.html",
