@@ -44,7 +44,7 @@ from outreach_async.audit.reports import (
     summarize,
 )
 from outreach_async.audit.reports.brief import Brief, ImportBrief, build_brief, read_imports
-from outreach_async.errors import InvalidRequest, format_count
+from outreach_async.errors import InvalidRequest, OutreachError, format_count
 from outreach_async.store import Store
 
 if TYPE_CHECKING:
@@ -112,11 +112,17 @@ class AuditTask:
         self.readings = Readings() if self.store or self.is_brief else None
 
     def _read_imports(self) -> list[ImportBrief]:
-        ledgers = [Store(each) for each in self.settings["ledgers"]]
-        for each in ledgers:
-            if not each.exists():
-                raise click.UsageError(f"--ledger: {each.location} does not exist; pass the path or URL of a ledger.")
-        return read_imports(ledgers)
+        given, found = self.settings["ledgers"], list[ImportBrief]()
+        for each in given:
+            if not Store(each).exists():
+                raise click.UsageError(f"--ledger: {each} does not exist; pass the path or URL of a ledger.")
+        chosen = {*workspaces_of(self.options)} if self.options.config.workspaces else ()
+        for each in given or [own.ledger for own in self.options.config.workspaces if own.ledger and own.id in chosen]:
+            try:
+                found += read_imports([Store(each)])
+            except OutreachError as error:  # the ledger of one client must not stop the brief of all
+                self.screen.warn(f"--ledger: {error}")
+        return found
 
     def print_schema(self, schema: dict[str, Any]) -> int:
         self.screen.print_lines(json.dumps(schema, indent=2))

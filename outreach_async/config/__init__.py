@@ -130,8 +130,8 @@ is not `all`. Names, groups and ids are unique. In one text, as in
 `OUTREACH_WORKSPACE`, blanks separate several workspaces, unless the whole
 text is a name.
 
-`ledger` names the ledger of a workspace, so that `import --held-by` finds
-it by the name or the group of the workspace.
+`ledger` names the ledger of a workspace. `import --held-by` finds it by
+the name or the group of the workspace, and `brief` shows its last import.
 
 A workspace with its own `rate` has its own client; all others share one
 client and one rate. An import whose rows name several workspaces uses the

@@ -103,8 +103,9 @@ the service still has: only its support can delete that.
 
 The morning after
 -----------------
-`outreach-async brief --ledger acme.ledger` shows how many people the last
-import did not write to: excluded, held and gated. If more e-mails of a
-campaign bounce than the gate predicted, rule `OA214` says so: the list, or
-its verifier, was worse than it looked.
+With the ledgers in `outreach.toml`, or with `--ledger acme.ledger`, the
+command `brief` shows by client how many people the last import did not
+write to: excluded, held and gated. If more e-mails of a campaign bounce
+than the gate predicted, rule `OA214` says so: the list, or its verifier,
+was worse than it looked.
 """

@@ -70,6 +70,24 @@ def test_the_brief_counts_whom_the_last_import_did_not_write_to(
     assert (missing.code, "--ledger: " in missing.err, "does not exist" in missing.err) == (2, True, True)
 
 
+def test_a_brief_finds_ledgers_in_the_configuration_and_survives_a_damaged_one(
+    shell: Shell, server_options: tuple[str, ...], tmp_path: Path
+) -> None:
+    people, config = tmp_path / "people.csv", tmp_path / "outreach.toml"
+    people.write_text("E-mail\nann@x.example\n", encoding="utf-8")
+    spaces = {"acme": "space_1", "bolt": "space_2", "cord": "space_3"}
+    lines = (f'{name} = {{ id = "{id_}", ledger = "{name}.ledger" }}' for name, id_ in spaces.items())
+    config.write_text("\n".join(("[workspaces]", *lines, "")), encoding="utf-8")
+    config.chmod(0o600)
+    (tmp_path / "bolt.ledger").write_bytes(b"SQLite format 3\0" + bytes(4096))
+    acme = str(tmp_path / "acme.ledger")
+    assert shell("import", str(people), *server_options, "--ledger", acme, "--changed", "ignore").code == 0
+    address = server_options[: server_options.index("--workspace")] if "--workspace" in server_options else server_options
+    _, value = shell.json("brief", *address, "--config", str(config), "--workspace", "all")
+
+    assert [(each["ledger"], each["excluded"]) for each in value["imports"]] == [(acme, 0)]
+
+
 @pytest.mark.thorough
 def test_audits_and_briefs_share_a_history(shell: Shell, tmp_path: Path) -> None:
     path = str(tmp_path / "history.db")

@@ -53,7 +53,7 @@ _audit_options: Final = all_of(
         multiple=True,
         help=(
             "Ledger of imports; repeatable. The brief shows how many people its last import did not write to, and bounces "
-            "are compared with what the gate predicted."
+            "are compared with what the gate predicted.  [default: the ledgers in the configuration file]"
         ),
     ),
     option("--no-append", is_flag=True, help="Only read the --history file."),
