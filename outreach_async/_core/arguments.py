@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import lru_cache
-from inspect import unwrap
 from math import isnan
-from os import PathLike, fspath
-from pathlib import Path
-from types import UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final
 from urllib.parse import quote
 
 from outreach_async import _wire_words as words
+from outreach_async._types import MAX_INTEGER, show_number
+from outreach_async._types import require_encodable as require_encodable  # noqa: PLC0414 - a check of arguments, too
+from outreach_async._types import require_types as require_types  # noqa: PLC0414 - as above
+from outreach_async._types import type_name as type_name  # noqa: PLC0414 - as above
 from outreach_async._wire_words import UNSET
 from outreach_async.errors import InvalidRequest, OutreachError, shorten
 from outreach_async.models import RUN_TARGET, NewContact, Target, standard_values
@@ -27,12 +27,6 @@ from outreach_async.transport._wire import METHOD
 
 _AROUND: Final = "\ufeff\u200b" + "".join(filter(str.isspace, map(chr, range(0x3001))))  # also a byte order mark
 _MAX_COMPARED: Final = 100
-_MAX_INTEGER: Final = 2**63 - 1  # the limit of many JSON parsers; Python refuses to print far larger integers
-
-
-def type_name(value: object) -> str:
-    """Return the name of a value's type: the value itself may be a secret."""
-    return "None" if value is None else type(value).__name__
 
 
 def is_missing(value: object) -> bool:
@@ -132,21 +126,7 @@ def _fold(name: str) -> str:
     return name[:_MAX_COMPARED].casefold()  # a comparison takes time by the square of the length
 
 
-def show_number(value: object) -> str:
-    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > _MAX_INTEGER else str(value)
-
-
-def require_encodable(field: str, value: str) -> None:
-    if value.isascii():  # nearly always, and much faster than encoding
-        return
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        got = f"a lone surrogate at character {error.start}"
-        raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with the correct encoding") from None
-
-
-def require_number(field: str, value: object, *, least: int, most: int = _MAX_INTEGER) -> int:
+def require_number(field: str, value: object, *, least: int, most: int = MAX_INTEGER) -> int:
     """Return a value after checking that it is a whole number between `least` and `most`, both inclusive."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InvalidRequest(f"{field}: expected a whole number, got {type_name(value)}; pass an int of at least {least}")
@@ -196,54 +176,6 @@ def read_rate(environment: Mapping[str, str]) -> float | None:
             f"OUTREACH_RATE: expected a finite number of requests per second greater than 0, got {shorten(repr(text), 40)}; "
             "set it to a number such as 50, or unset it"
         ) from None
-
-
-def require_types(function: Any, given: Mapping[str, object]) -> None:
-    """Check the types of arguments by the annotations of a public function: `require_types(plan, locals())` is its first line."""
-    for name, kind in _hints(function).items():
-        value = given.get(name, UNSET)
-        if value is not UNSET and not _accepts(kind, value):
-            number = type(value) in {int, float} and show_number(value)
-            items = isinstance(value, Mapping) and "a mapping with other items"
-            raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {number or items or type_name(value)}; pass one")
-        if isinstance(value, str | PathLike) and {PathLike, Path} & {get_origin(each) or each for each in get_args(kind)}:
-            require_encodable(name, path := fspath(value))
-            if "\0" in path:
-                raise InvalidRequest(f"{name}: expected a path, got one with a NUL character; pass the path of a file")
-
-
-@lru_cache(maxsize=256)
-def _hints(function: Any) -> dict[str, Any]:
-    code = unwrap(vars(function)["__init__"] if isinstance(function, type) else function)
-    names = code.__code__.co_varnames[: code.__code__.co_argcount + code.__code__.co_kwonlyargcount]  # without **options
-    return {name: kind for name, kind in get_type_hints(code).items() if name in names}
-
-
-def _shown_type(kind: Any) -> str:
-    shown = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", shown).replace("NoneType", "None")
-
-
-def _accepts(kind: Any, value: Any) -> bool:
-    origin, inner = get_origin(kind) or kind, get_args(kind)
-    if origin in {Union, UnionType}:
-        return any(_accepts(each, value) for each in inner)
-    return not isinstance(origin, type) or (
-        _is_one(origin, value) and (not issubclass(origin, Mapping) or _has_items(inner, value))
-    )
-
-
-def _is_one(kind: type[Any], value: Any) -> bool:
-    if kind is float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and (isinstance(value, float) or abs(value) <= _MAX_INTEGER)
-    if getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False):
-        return not isinstance(value, type) and all(hasattr(value, name) for name in vars(kind) if name[0] != "_")
-    return isinstance(value, kind)
-
-
-def _has_items(kinds: Sequence[Any], mapping: Mapping[Any, Any]) -> bool:
-    return all(_accepts(kinds[0], key) and _accepts(kinds[1], value) for key, value in mapping.items())
 
 
 def require_choice(field: str, value: object, choices: Sequence[str]) -> None:

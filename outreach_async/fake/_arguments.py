@@ -7,32 +7,45 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from outreach_async.fake._messages import Refusal
+from outreach_async._types import MAX_INTEGER, show_number, type_name
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake._messages import Refusal, sanitize_name
 
 _Number = TypeVar("_Number", int, float)
 _T = TypeVar("_T")
+
+
+MOST_ADDED: Final = 10_000_000  # records that one call generates
+
+
+def shown(value: object) -> str:
+    """Return a value as messages may show it: a short text without keys, a number, or the name of a type."""
+    if isinstance(value, str):
+        return f"'{sanitize_name(value)}'"
+    return show_number(value) if type(value) in {int, float, bool} else type_name(value)
 
 
 def check_known(names: Iterable[str], known: Iterable[str], what: str) -> None:
     accepted = list(known)
     for name in names:
         if name not in accepted:
-            remedy = suggest_similar(name, accepted) or f"expected one of {', '.join(accepted)}"
-            raise TypeError(f"{what} has no field {name!r}; {remedy}")
+            remedy = suggest_similar(str(name), accepted) or f"expected one of {', '.join(accepted)}"
+            raise TypeError(f"{what} has no field {shown(name)}; {remedy}")
 
 
-def require_count(name: str, value: object) -> int:
+def require_count(name: str, value: object, *, most: int = MAX_INTEGER) -> int:
     if type(value) is not int:
         raise TypeError(f"{name}: expected an integer, got {type(value).__name__}; use an integer of at least 0")
     if value < 0:
-        raise ValueError(f"{name}: expected an integer of at least 0, got {value}; use 0 or a larger number")
+        raise ValueError(f"{name}: expected an integer of at least 0, got {shown(value)}; use 0 or a larger number")
+    if value > most:
+        raise ValueError(f"{name}: expected an integer of at most {most:,}, got {shown(value)}; use a smaller number")
     return value
 
 
@@ -40,7 +53,7 @@ def require_string(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a string, got {type(value).__name__}; use a non-blank string")
     if not value.strip():
-        raise ValueError(f"{name}: expected a non-blank string, got {value!r}; use a string that is not only whitespace")
+        raise ValueError(f"{name}: expected a non-blank string, got {shown(value)}; use a string that is not only whitespace")
     return value
 
 
@@ -63,8 +76,11 @@ def require_time(name: str, value: object) -> float:
 
 
 def require_at_least(name: str, low: int, value: _Number) -> _Number:
-    if not low <= value < math.inf:
-        raise ValueError(f"{name}: expected a finite number of at least {low}, got {value}; use a number in this range")
+    given: object = value
+    if not isinstance(given, int | float) or not low <= value < MAX_INTEGER:
+        raise InvalidRequest(
+            f"{name}: expected a finite number of at least {low}, got {shown(value)}; use a number in this range"
+        )
     return value
 
 

@@ -54,7 +54,9 @@ def parse_time(name: str, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        raise ValueError(f"{name}: expected an ISO 8601 time such as 2026-01-01T00:00:00Z, got {text!r}") from None
+        from outreach_async.fake._arguments import shown  # it imports this module
+
+        raise ValueError(f"{name}: expected an ISO 8601 time such as 2026-01-01T00:00:00Z, got {shown(text)}") from None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
 

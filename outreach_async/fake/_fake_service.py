@@ -14,8 +14,17 @@ from typing import Any, Final, NoReturn, Unpack
 
 import attrs
 
+from outreach_async._types import require_types, type_name
 from outreach_async.errors import InvalidRequest
-from outreach_async.fake._arguments import check_known, require_count, require_field, require_string
+from outreach_async.fake._arguments import (
+    MOST_ADDED,
+    check_known,
+    require_count,
+    require_field,
+    require_mapping,
+    require_string,
+    shown,
+)
 from outreach_async.fake._clock import DAY, Clock, format_http_date
 from outreach_async.fake._handlers import Context, Limiter, email_key, execute
 from outreach_async.fake._messages import RENDERERS, ParsedRequest, Refusal, encode, parse_request, without_body
@@ -151,6 +160,7 @@ class FakeService:
     def __init__(
         self, seed: int = 0, behaviour: Behaviour | None = None, clock: str | Callable[[], float] = "2026-01-01T00:00:00Z"
     ) -> None:
+        require_types(FakeService, locals())
         self.seed = seed
         self.behaviour = Behaviour() if behaviour is None else behaviour
         self.faults = Faults(seed)
@@ -203,10 +213,11 @@ class FakeService:
             print(fake.add_workspace("space_2", custom_fields=["Plan", "Size"]))  # -> space_2
             ```
         """
+        require_types(FakeService.add_workspace, {"id": id})
         with self._transaction() as world:
-            custom, extra = _check_labels(custom_fields), extra_fields or {}
+            custom, extra = _check_labels(custom_fields), require_mapping("extra_fields", extra_fields or {})
             taken = {*STANDARD_FIELDS, *RESERVED_MEMBERS}
-            if reserved := [code for code in extra if code in taken or code.startswith("custom_")]:
+            if reserved := [code for code in extra if code in taken or str(code).startswith("custom_")]:
                 raise ValueError(f"extra_fields: these codes are reserved: {', '.join(reserved)}; use other codes")
             workspace = Workspace(
                 self._reserve_id("space_", id),
@@ -232,6 +243,7 @@ class FakeService:
             print(fake.add_owner_key("space_1", "space_2", key="key_2"))  # -> key_2
             ```
         """
+        require_types(FakeService.add_owner_key, locals())
         with self._transaction() as world:
             for workspace in workspaces:
                 self._find_workspace(workspace)
@@ -279,6 +291,8 @@ class FakeService:
             print(len(ids))  # -> 50
             ```
         """
+        require_types(FakeService.add_mailboxes, {"workspace": workspace, "trouble": trouble})
+        require_count("count", count, most=MOST_ADDED)
         with self._transaction() as world:
             self._find_workspace(workspace)
             age = self._random_for(workspace).uniform(45 * DAY, 600 * DAY)  # old enough that the warm-up is over
@@ -341,6 +355,7 @@ class FakeService:
             print(len((await client.campaigns.steps(camp)).data))  # -> 2
             ```
         """
+        require_types(FakeService.add_campaign, {"workspace": workspace})
         with self._transaction() as world:
             check_known(fields, CampaignFields.__annotations__, "a campaign")
             self._find_workspace(workspace)
@@ -357,7 +372,7 @@ class FakeService:
         boxes, known = tuple(dict.fromkeys(mailboxes)), self._world.mailboxes
         for box in boxes:
             if box not in known or known[box].workspace != workspace:
-                raise ValueError(f"the workspace {workspace} has no mailbox {box!r}; add the mailbox first")
+                raise ValueError(f"the workspace {workspace} has no mailbox {shown(box)}; add the mailbox first")
         return boxes
 
     def add_contacts(
@@ -389,17 +404,20 @@ class FakeService:
             print(len(fake.add_contacts("space_1", 100)))  # -> 100
             ```
         """
+        require_types(FakeService.add_contacts, {"workspace": workspace, "campaign": campaign, "owner_key": owner_key})
+        if not isinstance(rows, Iterable | int):
+            raise TypeError(f"rows: expected a number or mappings, got {type_name(rows)}; pass 10, or a list of mappings")
         with self._transaction() as world:
             codes, now = self._find_workspace(workspace).codes, self.now
             if owner_key is None:
                 owner_key = next((key for key, spaces in world.owner_keys.items() if workspace in spaces), "")
             if isinstance(rows, int):
-                rows = generate_people(require_count("contacts", rows), len(world.contacts[workspace]))
+                rows = generate_people(require_count("rows", rows, most=MOST_ADDED), len(world.contacts[workspace]))
             places = () if campaign is None else (Enrolment(campaign, now),)
             contacts = []
             for row in rows:
                 fields = {}
-                for code, value in row.items():
+                for code, value in require_mapping("rows", row).items():
                     if code not in {"id", "email"} and value is not None:
                         check_known([code], codes, "a contact")
                         fields[codes[code]] = require_field(code, value)
@@ -420,7 +438,7 @@ class FakeService:
                 )
             for campaign in contact.campaigns:
                 if campaign not in world.campaigns or world.campaigns[campaign].workspace != workspace:
-                    raise ValueError(f"the workspace {workspace} has no campaign {campaign!r}; add the campaign first")
+                    raise ValueError(f"the workspace {workspace} has no campaign {shown(campaign)}; add the campaign first")
             stored[key] = attrs.evolve(contact, id=self._reserve_id("contact_", contact.id or None), email=email)
         for key, contact in stored.items():
             world.store_contact(workspace, key, contact)
@@ -460,10 +478,11 @@ class FakeService:
             print((await client.campaigns.list()).data[0].status)  # -> paused
             ```
         """
+        require_types(FakeService.set_campaign, {"campaign": campaign, "mailboxes": mailboxes})
         with self._transaction() as world:
             old = world.campaigns.get(campaign)
             if old is None:
-                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+                raise ValueError(f"there is no campaign {shown(campaign)}; add the campaign first")
             boxes = old.mailboxes if mailboxes is None else self._check_mailboxes(old.workspace, mailboxes)
             status, changes = old.status if status is None else status, old.rates.with_changes(rates or {})
             world.set_campaign(attrs.evolve(old, status=status, mailboxes=boxes, rates=changes), self.now)
@@ -489,7 +508,7 @@ class FakeService:
         """
         with self._transaction() as world:
             if mailbox not in world.mailboxes:
-                raise ValueError(f"there is no mailbox {mailbox!r}; add the mailbox first")
+                raise ValueError(f"there is no mailbox {shown(mailbox)}; add the mailbox first")
             world.mailboxes[mailbox] = update_mailbox(world.mailboxes[mailbox], fields)
             world.simulation.apply_change(to_microseconds(self.now))
 
@@ -594,6 +613,7 @@ class FakeService:
                 `days`, `hours`, `minutes`, `seconds`, ...
 
         Raises:
+            InvalidRequest: The step is no duration.
             ValueError: The duration is negative.
 
         Example:
@@ -602,8 +622,14 @@ class FakeService:
             print((await client.campaigns.steps("camp_1")).data[0].already_sent)  # -> 40
             ```
         """
+        try:
+            duration = timedelta(**step)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidRequest(
+                f"step: expected arguments of timedelta, got others ({error}); pass, for example, days=3"
+            ) from None
         with self._lock:
-            self._clock.advance(timedelta(**step))
+            self._clock.advance(duration)
             run_to_end(self._run_due_events())
 
     # State.
@@ -720,18 +746,18 @@ class FakeService:
         if id_ is None:
             id_ = world.new_id(self.seed, prefix)
         elif not require_string("id", id_).startswith(prefix) or id_ == prefix:
-            raise ValueError(f"id: expected a string that starts with {prefix}, got {id_!r}")
+            raise ValueError(f"id: expected a string that starts with {prefix}, got {shown(id_)}")
         elif not id_.isprintable() or " " in id_:  # `id_` may be a key
             raise ValueError(f"id: expected a string that starts with {prefix}, without whitespace and invisible characters")
         elif id_ in world.ids:
-            raise ValueError(f"id: {id_!r} is already in use; pass another id, or omit id to generate an id")
+            raise ValueError(f"id: {shown(id_)} is already in use; pass another id, or omit id to generate an id")
         world.ids.add(id_)
         self._new_ids.append(id_)
         return id_
 
     def _find_workspace(self, workspace: str) -> Workspace:
         if workspace not in self._world.workspaces:
-            raise ValueError(f"there is no workspace {workspace!r}; add the workspace first")
+            raise ValueError(f"there is no workspace {shown(workspace)}; add the workspace first")
         return self._world.workspaces[workspace]
 
     def _random_for(self, name: str) -> Random:
@@ -741,14 +767,14 @@ class FakeService:
     def _store_script(self, contact: str, campaign: str | None, step: int, plan: ResponsePlan) -> None:
         with self._transaction() as world:
             if campaign is not None and campaign not in world.campaigns:
-                raise ValueError(f"there is no campaign {campaign!r}; add the campaign first")
+                raise ValueError(f"there is no campaign {shown(campaign)}; add the campaign first")
             if "@" in require_string("contact", contact) or not contact.startswith("contact_"):
                 keys = [email_key(self.behaviour)(contact.strip())]
             else:
                 tables = world.contacts.values()
                 keys = [key for table in tables for key, stored in table.items() if stored.id == contact]
             if not keys:
-                raise ValueError(f"there is no contact {contact!r}; add the contact first, or pass its e-mail address")
+                raise ValueError(f"there is no contact {shown(contact)}; add the contact first, or pass its e-mail address")
             world.simulation.scripts[keys[0], campaign or "", step] = plan
 
     def _creation_time(self, workspace: str, kind: ListKind, preferred: float) -> int:
@@ -804,13 +830,17 @@ def _contact_document(contact: Contact) -> dict[str, Any]:
 
 
 def _check_labels(custom_fields: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
-    if isinstance(custom_fields, str):
-        raise TypeError("custom_fields: expected a list of labels or a mapping of codes to labels, got a string; pass a list")
+    given: object = custom_fields
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        got = "a string" if isinstance(given, str) else type_name(given)
+        raise TypeError(f"custom_fields: expected a list of labels or a mapping of codes to labels, got {got}; pass a list")
     if not isinstance(custom_fields, Mapping):
         custom_fields = {f"custom_{number}": label for number, label in enumerate(custom_fields, 1)}
     for code in custom_fields:
-        if not CUSTOM_CODE.fullmatch(code):
-            raise ValueError(f"custom_fields: expected a code such as custom_1, got {code!r}; use custom_ and a positive integer")
+        if not CUSTOM_CODE.fullmatch(str(code)):
+            raise ValueError(
+                f"custom_fields: expected a code such as custom_1, got {shown(code)}; use custom_ and a positive integer"
+            )
     return {code: require_string("label", label) for code, label in custom_fields.items()}
 
 

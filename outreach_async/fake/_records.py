@@ -348,13 +348,21 @@ def update_mailbox(mailbox: Mailbox, fields: Mapping[str, Any]) -> Mailbox:
         if name in MAILBOX_FIELDS and name not in _CHANGEABLE:
             raise TypeError(f"field {name!r} of a mailbox cannot be changed; use one of {', '.join(_CHANGEABLE)}")
         check_known([name], _CHANGEABLE, "a mailbox")
-        encode(value)
+        _require_json(name, value)
     return attrs.evolve(mailbox, values={**mailbox.values, **fields})
+
+
+def _require_json(name: str, value: object) -> None:
+    try:
+        encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong = ValueError if type(error) is ValueError else TypeError
+        raise wrong(f"{name}: {error}; pass a value that JSON has") from None
 
 
 def _check_value(name: str, value: Any) -> Any:
     check_known([name], MAILBOX_ARGUMENTS, "a mailbox")
-    encode(value)
+    _require_json(name, value)
     if name in {"created_at", "as_of"}:
         require_time(name, value)
     if name not in _RATE_FIELDS or not isinstance(value, list | tuple):

@@ -31,7 +31,8 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 import attrs
 import msgspec
 
-from outreach_async.fake._arguments import draw, generate_id, require_count
+from outreach_async._types import MAX_INTEGER, require_types
+from outreach_async.fake._arguments import draw, generate_id, require_count, shown
 from outreach_async.fake._clock import DAY
 from outreach_async.fake._records import (
     COUNT_NAMES,
@@ -740,6 +741,7 @@ class SimulationControl:
             print((await client.campaigns.list()).data[-1].interested_num)  # -> 1
             ```
         """
+        require_types(SimulationControl.script, {"campaign": campaign})
         spans = dict(zip(SPAN_NAMES, (opens_after, clicks_after, replies_after, unsubscribes_after, bounces_after), strict=True))
         delays = {
             EventKind.INTERESTED if interested and kind == EventKind.REPLY else kind: span_to_microseconds(SPAN_NAMES[kind], span)
@@ -747,7 +749,7 @@ class SimulationControl:
             if span is not None
         }
         if type(interested) is not bool:
-            raise TypeError(f"interested: expected true or false, got {interested!r}; pass true if the reply shows interest")
+            raise TypeError(f"interested: expected true or false, got {shown(interested)}; pass true if the reply shows interest")
         plan = _build_plan(delays, interested=interested)
         if not require_count("step", step):
             raise ValueError("step: expected an integer of at least 1, got 0; the first step is 1")
@@ -780,7 +782,7 @@ def span_to_microseconds(name: str, span: Span) -> int:
         seconds = sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts)
     else:
         seconds = span.total_seconds() if isinstance(span, timedelta) else span
-        is_valid = 0 <= seconds < float("inf")
+        is_valid = 0 <= seconds < MAX_INTEGER
     if not is_valid:
-        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, of at least 0 seconds, got {span!r}")
+        raise ValueError(f"{name}: expected a span of time such as 90s, 2h or 1d12h, of at least 0 seconds, got {shown(span)}")
     return round(seconds * SECOND_US)

@@ -75,12 +75,15 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async._files.toml import parse_toml
-from outreach_async.fake._arguments import check_known, convert
+from outreach_async._types import require_types
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake._arguments import check_known, convert, require_at_least, shown
 from outreach_async.fake._messages import RENDERERS, ErrorRenderer, RendererName
 
 
-def _to_frozenset(values: Iterable[str]) -> frozenset[str]:
-    return frozenset(values)
+def _to_codes(value: Any) -> Any:
+    is_collection = isinstance(value, list | tuple | AbstractSet)
+    return frozenset(value) if is_collection and all(isinstance(code, str) for code in value) else value
 
 
 @attrs.frozen
@@ -104,9 +107,14 @@ class HeaderAuth:
         ```
     """
 
-    header: str = attrs.field(default="authorization", validator=attrs.validators.min_len(1))
+    header: str = "authorization"
     scheme: str = "Bearer"
-    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_to_frozenset, repr=False)
+    tokens: frozenset[str] = attrs.field(default=frozenset(), converter=_to_codes, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        require_types(HeaderAuth, attrs.asdict(self, recurse=False))
+        if not self.header:
+            raise InvalidRequest("header: expected the name of a header, got a blank string; pass one such as 'authorization'")
 
 
 @attrs.frozen
@@ -131,12 +139,16 @@ class RateLimit:
         ```
     """
 
-    limit: int = attrs.field(validator=attrs.validators.ge(0))
-    per: float = attrs.field(default=60.0, validator=attrs.validators.gt(0))
-    scope: Literal["key", "workspace", "all"] = attrs.field(
-        default="key", validator=attrs.validators.in_(("key", "workspace", "all"))
-    )
-    retry_after: Literal["seconds", "date"] = attrs.field(default="seconds", validator=attrs.validators.in_(("seconds", "date")))
+    limit: int
+    per: float = 60.0
+    scope: Literal["key", "workspace", "all"] = "key"
+    retry_after: Literal["seconds", "date"] = "seconds"
+
+    def __attrs_post_init__(self) -> None:
+        require_types(RateLimit, attrs.asdict(self, recurse=False))
+        require_at_least("limit", 0, self.limit)
+        if not require_at_least("per", 0, self.per):
+            raise InvalidRequest("per: expected more than 0 seconds, got 0; pass the length of a window, such as 60")
 
 
 def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:
@@ -144,7 +156,7 @@ def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: ob
     values, is_accepted = attribute.metadata["values"], attribute.metadata["is_accepted"]
     if not any(value == named and type(value) is type(named) for named in values) and not is_accepted(value):
         names = ", ".join(map(repr, values))
-        raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected one of {names}, got {value!r}")
+        raise ValueError(f"{type(behaviour).__name__}.{attribute.name}: expected one of {names}, got {shown(value)}")
 
 
 def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **options: Any) -> Any:
@@ -154,12 +166,11 @@ def _knob(*values: Any, is_accepted: Callable[[Any], bool] = lambda _: False, **
 
 
 def _table(kind: type[Any]) -> Any:
-    return attrs.field(default=None, validator=attrs.validators.optional(attrs.validators.instance_of(kind)))
+    def check(_: object, attribute: attrs.Attribute[Any], value: object) -> None:
+        if not isinstance(value, kind | None):
+            raise InvalidRequest(f"{attribute.name}: expected {kind.__name__} or None, got {shown(value)}; pass one of them")
 
-
-def _to_codes(value: Any) -> Any:
-    is_collection = isinstance(value, list | tuple | AbstractSet)
-    return frozenset(value) if is_collection and all(isinstance(code, str) for code in value) else value
+    return attrs.field(default=None, validator=check)
 
 
 @attrs.frozen(kw_only=True)
@@ -409,7 +420,7 @@ def _parse_document(document: Mapping[str, Any]) -> Iterator[tuple[str, tuple[An
         check_known([knob], KNOB_NAMES, "a behaviour")
         if not isinstance(values, list) or not values:
             raise ValueError(
-                f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, got {values!r}; list the possible values"
+                f"{_UNDECIDED_TABLE}.{knob}: expected a non-empty list of values, got {shown(values)}; list the possible values"
             )
         if knob in document:
             raise ValueError(f"{_UNDECIDED_TABLE}.{knob}: {knob} is also set at the top level of the file; remove one of the two")

@@ -51,7 +51,9 @@ from typing import Any, Final, Literal, Protocol, TypeVar, get_args, runtime_che
 
 import attrs
 
-from outreach_async.fake._arguments import draw, require_at_least
+from outreach_async._types import require_types
+from outreach_async.errors import InvalidRequest
+from outreach_async.fake._arguments import draw, require_at_least, shown
 from outreach_async.fake._messages import BODILESS, ROUTES, error_response
 from outreach_async.transport._wire import Request, Response
 
@@ -183,8 +185,8 @@ def status(
         headers: Additional header fields, by lower-case name.
 
     Raises:
-        ValueError: The code is out of range, or a body is given for 204 or
-            304.
+        InvalidRequest: The code is out of range, or a body is given for
+            204 or 304.
 
     Example:
         ```python
@@ -192,10 +194,11 @@ def status(
         fake.faults.script("create_contact", status(429, retry_after=2), page_of_a_proxy, status(200, body=""))
         ```
     """
+    require_types(status, locals())
     if not 200 <= code <= 599:  # noqa: PLR2004 - the range of final statuses
-        raise ValueError(f"code: expected a final status from 200 to 599, got {code}; pass a status such as 503")
+        raise InvalidRequest(f"code: expected a final status from 200 to 599, got {shown(code)}; pass a status such as 503")
     if body and code in BODILESS:
-        raise ValueError(f"body: expected none, because responses with status {code} have no body; omit body")
+        raise InvalidRequest(f"body: expected none, because responses with status {code} have no body; omit body")
     plain = error_response(code)
     fields = dict(plain.headers)
     if retry_after is not None:
@@ -219,27 +222,32 @@ def drift(path: str, change: Any) -> Fault:
         change: The new value, or a function from the old value (`None` if
             the key is missing) to the new value.
 
+    Raises:
+        InvalidRequest: The path is not a string.
+
     Example:
         ```python
         fake.faults.script("list_campaigns", drift("data.status", "archived"))
         print((await client.campaigns.list()).data[0].status)  # -> archived
         ```
     """
-    return DriftFault(f"drift({path!r})", commits=True, path=tuple(path.split(".")), change=change)
+    require_types(drift, locals())
+    return DriftFault(f"drift({shown(path)})", commits=True, path=tuple(path.split(".")), change=change)
 
 
 def latency(seconds: float) -> Fault:
     """Delay the response.
 
     Raises:
-        ValueError: `seconds` is negative or not finite.
+        InvalidRequest: `seconds` is negative or not finite.
 
     Example:
         ```python
         fake.faults.add(latency(0.2), operation="create_contact", p=0.05)
         ```
     """
-    return _wire_fault("latency", f"{seconds:g}", commits=True, seconds=require_at_least("seconds", 0, seconds))
+    require_at_least("seconds", 0, seconds)
+    return _wire_fault("latency", f"{seconds:g}", commits=True, seconds=seconds)
 
 
 def hang() -> Fault:
@@ -293,7 +301,7 @@ def truncate(after_bytes: int) -> Fault:
     """Close the connection (FIN) after some bytes of the response body.
 
     Raises:
-        ValueError: The number of bytes is negative.
+        InvalidRequest: The number of bytes is negative.
 
     Example:
         ```python
@@ -307,7 +315,7 @@ def reset_mid_body(after: int) -> Fault:
     """Reset the connection (RST) after some bytes of the response body.
 
     Raises:
-        ValueError: The number of bytes is negative.
+        InvalidRequest: The number of bytes is negative.
 
     Example:
         ```python
@@ -329,7 +337,7 @@ def malformed(kind: MalformedKind) -> Fault:
             `content-encoding: gzip` with an uncompressed body.
 
     Raises:
-        ValueError: The kind does not exist.
+        InvalidRequest: The kind does not exist.
 
     Example:
         ```python
@@ -337,7 +345,7 @@ def malformed(kind: MalformedKind) -> Fault:
         ```
     """
     if kind not in get_args(MalformedKind):
-        raise ValueError(f"kind: expected one of {', '.join(get_args(MalformedKind))}, got {kind!r}; pass one of them")
+        raise InvalidRequest(f"kind: expected one of {', '.join(get_args(MalformedKind))}, got {shown(kind)}; pass one of them")
     return WireFault(f"malformed({kind!r})", commits=kind not in {"garbage", "long_header"}, kind=kind)
 
 
@@ -345,7 +353,7 @@ def wrong_length(short_by: int = 1) -> Fault:
     """Send a content-length that is too small, which cuts off the body.
 
     Raises:
-        ValueError: `short_by` is less than 1 byte.
+        InvalidRequest: `short_by` is less than 1 byte.
 
     Example:
         ```python
@@ -359,8 +367,8 @@ def slow_drip(bytes: int = 1, every: float = 0.02) -> Fault:  # noqa: A002 - rea
     """Send the body in pieces of `bytes` bytes, each after `every` seconds.
 
     Raises:
-        ValueError: `bytes` is less than 1, or `every` is negative or not
-            finite.
+        InvalidRequest: `bytes` is less than 1, or `every` is negative or
+            not finite.
 
     Example:
         ```python
@@ -415,6 +423,11 @@ Example:
 """
 
 
+def _require_operation(operation: object) -> None:
+    if not isinstance(operation, str) or operation not in OPERATIONS:
+        raise InvalidRequest(f"operation: expected one of {', '.join(OPERATIONS)}, got {shown(operation)}; pass one of them")
+
+
 @attrs.define
 class _FaultRule:
     fault: Fault
@@ -467,7 +480,7 @@ class Faults:
             faults: Faults in order; `ok` is for a request without one.
 
         Raises:
-            ValueError: The operation does not exist.
+            InvalidRequest: The operation does not exist.
             TypeError: A value is not a fault, such as `reset` instead of
                 `reset()`.
 
@@ -476,8 +489,7 @@ class Faults:
             fake.faults.script("create_contact", status(429, retry_after=2), ok)
             ```
         """
-        if operation not in OPERATIONS:
-            raise ValueError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}")
+        _require_operation(operation)
         for fault in faults:
             require_fault(fault)
         self._scripts.setdefault(operation, deque()).extend(faults)
@@ -501,8 +513,8 @@ class Faults:
             p: Probability that the fault fires, from 0 to 1.
 
         Raises:
-            ValueError: The operation does not exist, or a number is out of
-                range.
+            InvalidRequest: The operation does not exist, or a number is
+                out of range.
             TypeError: `fault` is not a fault.
 
         Example:
@@ -511,12 +523,13 @@ class Faults:
             ```
         """
         require_fault(fault)
-        if operation not in {None, *OPERATIONS}:
-            raise ValueError(f"operation: expected one of {', '.join(OPERATIONS)}, got {operation!r}")
+        require_types(Faults.add, {"match": match, "p": p, "times": times})
+        if operation is not None:
+            _require_operation(operation)
         if times is not None:
             require_at_least("times", 1, times)
         if p is not None and not 0 <= p <= 1:
-            raise ValueError(f"p: expected a probability from 0 to 1, got {p}; pass a number such as 0.1")
+            raise InvalidRequest(f"p: expected a probability from 0 to 1, got {shown(p)}; pass a number such as 0.1")
         self._rules.append(_FaultRule(fault, operation, match, times, p, salt=f"{self._seed}|{len(self._rules)}"))
 
     def clear(self) -> None:

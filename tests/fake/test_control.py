@@ -301,7 +301,7 @@ REFUSED: list[tuple[str, str, Any, str | None, str]] = [
     ("PATCH", "/behaviour", {"past": "error"}, "past", "did you mean past_end?"),
     ("PATCH", "/behaviour", [], None, "a body must be a JSON object"),
     ("PATCH", "/behaviour", {"order": "newest", "campaign_max_display": -1}, "campaign_max_display", "send it again"),
-    ("PATCH", "/behaviour", {"rate_limit": {"limit": -1}}, "rate_limit", "send it again"),
+    ("PATCH", "/behaviour", {"rate_limit": {"limit": -1}}, "rate_limit", "use a number in this range"),
     ("PATCH", "/behaviour", {"rate_limit": {"limits": 1}}, "rate_limit", "did you mean limit?"),
     ("PATCH", "/behaviour", {"rate_limit": {}}, "rate_limit", "send it again"),
     ("PATCH", "/behaviour", {"preset": "lax"}, "preset", "send it again"),
