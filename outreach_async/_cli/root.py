@@ -21,6 +21,7 @@ _COMMANDS: Final = {
     "config": ("configs.config", "Write, check and show the configuration file."),
     "contacts": ("contacts.contacts", "Create a contact."),
     "demo": ("services.demo", "Import and audit on an embedded service, and show a brief."),
+    "erase": ("erasing.erase", "Remove what files have of people."),
     "fields": ("lists.fields", "List the contact fields of one or more workspaces."),
     "history": ("history.history", "Show, export or prune the figures of earlier audits."),
     "import": ("imports.import_", "Create a contact for each row of a file."),
@@ -57,7 +58,7 @@ def outreach(**_shared: object) -> None:
     """Import contacts, audit mailboxes and list the contents of a workspace.
 
     Exit codes: 0 success; 1 findings at or above --fail-on, or a request refused by the service; 2 wrong usage; 3 incomplete
-    (rows rejected, unknown or not applied, or pages that could not be read); 69 a brief could not be posted; 75 suspended: the
-    same command continues later; 77 not allowed (the service answered 401 or 403, to an audit for every workspace); 130
-    interrupted.
+    (rows rejected, unknown or not applied, pages that could not be read, or people not wholly erased); 69 a brief could not be
+    posted; 75 suspended: the same command continues later; 77 not allowed (the service answered 401 or 403, to an audit for every
+    workspace); 130 interrupted.
     """

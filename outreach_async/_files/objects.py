@@ -19,7 +19,6 @@ from secrets import token_hex
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from outreach_async._files.atomic import atomic_file
 from outreach_async.errors import InvalidRequest
 
 SCHEMES: Final = ("s3", "gs", "az", "file", "memory")  # schemes of the URLs of object journals
@@ -211,6 +210,8 @@ class FolderObjects:
         return (self._folder / name).read_bytes()
 
     def replace(self, name: str, content: bytes) -> None:
+        from outreach_async._files.atomic import atomic_file  # imported on demand: few programs replace objects
+
         with atomic_file(self._folder / name, private=True) as draft:
             draft.write(content)
 

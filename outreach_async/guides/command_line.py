@@ -170,6 +170,21 @@ without `export`, as two units in `/etc/systemd/system`, started by
     [Install]
     WantedBy=timers.target
 
+People who ask to be forgotten
+------------------------------
+    outreach-async erase --from - --path /var/lib/outreach --path s3://bucket/acme.ledger --and-exclude forgotten.txt < asked.txt
+
+`erase` searches files, folders and object stores, and removes people from
+ledgers, journals, histories, and the results, rejects and findings of
+imports, which work as before. It refuses while a run uses one of them, and
+takes over a run whose ledger or journal is at a URL. `--dry-run` shows
+what it would remove. Files of others, such as inputs, are listed and stay
+as they are: exit code 3 says that something is left. The record shows no
+whole address, and says what to write to the service, which keeps its own
+data. With `--and-exclude`, a list has keyed marks instead of addresses,
+and `import --exclude forgotten.txt` sends nothing to these people.
+Backups, and versions that a bucket keeps, are yours to delete.
+
 Reports for clients
 -------------------
 Each Monday, or on the first of a month, from the history that `brief`

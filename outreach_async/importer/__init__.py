@@ -227,6 +227,7 @@ changed since the first run, or of which other rows are read (`sheet`,
 
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
+from outreach_async.importer._erasing import erase_rows
 from outreach_async.importer._exclusions import add_exclusions, read_exclusions
 from outreach_async.importer._failed import FailedRows
 from outreach_async.importer._formats import FORMATS, open_file
@@ -271,6 +272,7 @@ __all__ = [
     "UnmappedColumns",
     "add_exclusions",
     "columns_for",
+    "erase_rows",
     "is_reject",
     "map_columns",
     "open_file",

@@ -55,8 +55,9 @@ SQLite run them, and returns all columns as texts:
 A file has no e-mails, unless the rows were spooled, or the service quotes
 one in the message of an error: `key` is a keyed hash of the e-mail and its
 target, `domain` one of the domain, and `digest` one of the request. The
-key of the hashes is in the file. Read a copy, or open the file only for
-reading: a run stops if another program changes the file.
+key of the hashes is in the file. `erase` removes what stores have of
+people. Read a copy, or open the file only for reading: a run stops if
+another program changes the file.
 
 Objects
 -------

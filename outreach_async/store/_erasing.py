@@ -141,30 +141,29 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
         print([outcome.contact for outcome in Store("run.db").outcomes()])  # -> [{}, {'email': 'bo@acme.example'}]
         ```
     """
-    people, opened = People(emails), list[tuple[Erased, _Opened]]()
-    found = list[Erased]()
+    people, stores = People(emails), [each if isinstance(each, Store) else Store(each) for each in locations]
+    opened, found = dict[Store, _Opened](), dict[Store, Erased]()
     with ExitStack() as stack:
-        for store in (each if isinstance(each, Store) else Store(each) for each in locations):
+        for store in sorted(stores, key=lambda each: each.objects is not None):  # opening objects takes over their run
             location = os.fspath(store.location)
-            kind: Kind = "journal"
+            found[store] = Erased(location, "journal")
             try:
-                kind = "ledger" if store.is_ledger() else "journal"
-                using = stack.enter_context(ExitStack())
-                one = _open_copy(store, kind, using) if dry_run else _open(store, kind, using)
+                kind: Kind = "ledger" if store.is_ledger() else "journal"
+                one = (_open_copy if dry_run else _open)(store, kind, stack.enter_context(ExitStack()))
                 ids = one.query(partial(_find_contacts, people=people))
-                opened.append((Erased(location, kind, contacts=frozenset(ids)), one))
+                opened[store], found[store] = one, Erased(location, kind, contacts=frozenset(ids))
             except JournalInUseError:
-                raise InvalidRequest(f"emails: a run is using {location}; wait until it ends: nothing was erased") from None
+                raise InvalidRequest(f"erase: a run is using {location}; wait until it ends: nothing was erased") from None
             except (OutreachError, OSError) as error:
-                found.append(Erased(location, kind, problem=str(error)))
-        ids = {id_ for each, _ in opened for _, id_ in each.contacts}
-        for erased, one in opened:
+                found[store] = attrs.evolve(found[store], problem=str(error))
+        known = {id_ for each in found.values() for _, id_ in each.contacts}
+        for store, one in opened.items():
             try:
-                counts = one.change(partial(_erase, people=people, ids=ids))
-                found.append(attrs.evolve(erased, counts=dict(+counts)))
+                counts = one.change(partial(_erase, people=people, ids=known))
+                found[store] = attrs.evolve(found[store], counts=dict(+counts))
             except (OutreachError, OSError) as error:
-                found.append(attrs.evolve(erased, problem=str(error)))
-    return found
+                found[store] = attrs.evolve(found[store], problem=str(error))
+    return [found[store] for store in stores]
 
 
 _Query = Callable[[sqlite3.Connection], Any]

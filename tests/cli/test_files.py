@@ -266,7 +266,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
         ("serve", "world"),
         ("serve", "behaviour"),
     ]
-    reads += [(command, "config") for command in ("audit", "brief", "client-report", "import", "mcp", "plan", *LISTS)]
+    reads += [(command, "config") for command in ("audit", "brief", "client-report", "erase", "import", "mcp", "plan", *LISTS)]
     writes = [(command, output) for command in ("import", "report") for output in ("rejects", "results")]
     writes += [("import", "findings")]
     writes += [("import", "save_mapping"), ("audit", "outputs"), ("brief", "outputs")]
@@ -274,6 +274,7 @@ def test_every_option_that_takes_a_path_is_classified() -> None:
     journals = [("import", "journal"), ("import", "ledger"), ("report", "journal"), ("audit", "output_folder")]
     journals += [("client-report", "output_folder"), ("audit", "ledgers"), ("brief", "ledgers")]
     journals += [(command, "history") for command in ("audit", "brief", "mcp", "plan")]
+    journals += [("erase", name) for name in ("source", "paths", "and_exclude")]  # it changes only files that it recognises
     assert found == dict.fromkeys([*reads, *journals], False) | dict.fromkeys(writes, True)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -90,6 +91,18 @@ async def test_nothing_of_a_person_is_left_in_a_journal(journal: Store, tmp_path
 
 
 @virtual_time
+async def test_nothing_of_a_person_is_left_in_an_object_store() -> None:
+    name = token_hex(8)  # the memory is that of the process
+    ledger, journal = (Store(f"memory://{name}/{kind}", inline=True, linger=0.05) for kind in ("ledger", "journal"))
+    await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
+    await send(QuotingService(), ROWS, journal=journal, spool=True)
+    assert [each.counts for each in erase_ann(ledger, journal)] == [{"entries": 1}, {"rows": 1}]
+    logs = [open_objects(f"memory://{name}/{place}") for place in ("ledger/run-000001", "journal")]
+    assert [[each for each in log.names() if log.read(each)] for log in logs] == [[], ["0001-0000000000"]]
+    assert {each[:6] for each in open_objects(f"memory://{name}/ledger/entries").names()} == {"000002"}
+
+
+@virtual_time
 async def test_ids_of_a_ledger_show_the_rows_of_a_journal(journal: Store, ledger: Store) -> None:
     service = QuotingService()
     await send(service, ROWS, journal=journal)
@@ -130,7 +143,7 @@ async def test_a_store_in_use_is_refused_and_no_other_is_changed(ledger: Store, 
     await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
     writer = Store(path).writer(IDENTITY, resume=False)
     before = content_of(tmp_path)
-    with pytest.raises(InvalidRequest, match=f"emails: a run is using {path}; wait until it ends: nothing was erased"):
+    with pytest.raises(InvalidRequest, match=f"erase: a run is using {path}; wait until it ends: nothing was erased"):
         erase_ann(Store(path), ledger)
     assert content_of(tmp_path) == before
     writer.close()

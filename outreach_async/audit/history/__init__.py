@@ -133,6 +133,7 @@ from outreach_async.audit.history._snapshot import (
     prune_older,
     read_baseline,
     read_readings,
+    replace_people,
     write_snapshot,
 )
 from outreach_async.audit.history._tables import (
@@ -147,6 +148,7 @@ from outreach_async.audit.history._tables import (
 )
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number
+from outreach_async.store import People
 
 __all__ = ["TEXT_COLUMNS", "DayFigures", "History", "HistoryError", "Readings"]
 
@@ -507,6 +509,32 @@ class History:
             with self._open("rw") as db:
                 db.execute("VACUUM")  # copies the file; a kill leaves the old one
         return deleted
+
+    def erase(self, people: People, *, dry_run: bool = False) -> int:
+        """Remove what the history has of people. Return the number of rows.
+
+        A mailbox with their address keeps its figures, with another id and
+        no address. Texts that quote the address are replaced by `erased`.
+
+        Args:
+            people: The people.
+            dry_run: Whether to change nothing.
+
+        Example:
+            ```python
+            print(history.erase(People(["bob@north.example"])) > 0, history.daily("mailbox")[-1].name)  # -> True erased
+            ```
+        """
+        self._require_existing()
+        with self._reading() if dry_run else self._writing() as db:
+            db.execute("PRAGMA secure_delete = ON")
+            found = replace_people(db, people)
+            for table, row in () if dry_run else found:
+                insert(db, table, *row)
+        if not dry_run:
+            with self._open("rw") as db:  # earlier commits may have left something in free pages
+                db.execute("VACUUM")
+        return len(found)
 
     @contextmanager
     def _open(self, mode: str) -> Iterator[sqlite3.Connection]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
+from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, Final, Literal
 from zlib import crc32
@@ -35,6 +36,7 @@ from outreach_async.audit.history._tables import (
     FORMAT_VERSION,
     MAILBOX,
     STEP,
+    TABLES,
     VIEWS,
     Entity,
     Readings,
@@ -45,6 +47,7 @@ from outreach_async.audit.history._tables import (
     records_of,
     storable,
 )
+from outreach_async.store import People
 
 Reading = Literal["complete", "partial", "none"]
 
@@ -382,6 +385,21 @@ def prune_later(db: sqlite3.Connection, at: float) -> int:
         is_open = resolved is None or times[resolved] > at
         insert(db, "findings", number, start, end, None if is_open else resolved, *values)
     return _delete(db, "at > ?", at)
+
+
+def replace_people(db: sqlite3.Connection, people: People) -> list[tuple[str, list[Any]]]:
+    """Return the rows that name people or have the id of a mailbox of theirs, each with its table, as they are without."""
+    boxes = db.execute("SELECT DISTINCT id, email FROM mailboxes")
+    erased = {id_: f"erased-{token_hex(8)}" for id_, email in boxes if people.named_in(email or "")}
+    found = []
+    for table in TABLES:
+        for row in _select(db, table):
+            new = [
+                erased.get(each, "erased" if people.named_in(each) else each) if isinstance(each, str) else each for each in row
+            ]
+            if new != [*row]:
+                found.append((table, new))
+    return found
 
 
 def _read_times(db: sqlite3.Connection) -> tuple[dict[int, float], dict[int, float]]:
