@@ -22,7 +22,7 @@ from outreach_async._cli.process import INCOMPLETE, OK
 from outreach_async._plumbing import is_url
 from outreach_async.audit.history import History
 from outreach_async.errors import OutreachError, format_count
-from outreach_async.importer import add_exclusions, erase_rows, open_file
+from outreach_async.importer import add_exclusions, erase_rows, open_file, read_people
 from outreach_async.store import People
 
 if TYPE_CHECKING:
@@ -41,15 +41,14 @@ _CHUNK, _OVERLAP = 1 << 20, 1 << 10
 _READ_ERRORS: Final = (OSError, EOFError, zipfile.BadZipFile, zlib.error, OutreachError)
 
 
-def read_people(emails: Sequence[str], source: Path | str | None) -> People:
-    lines = list[str]()
-    if source is not None:
-        try:
-            text = sys.stdin.read() if str(source) == "-" else Path(source).read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeError) as error:
-            raise click.UsageError(f"--from {source}: cannot be read ({error}); pass a text file in UTF-8.") from error
-        lines = [line.strip().strip("\ufeff\"',;<>") for line in text.splitlines()]
-    if not (given := [*emails, *(line for line in lines if line and not line.startswith("#"))]):
+def find_people(emails: Sequence[str], source: Path | None) -> People:
+    given = [*emails]
+    if str(source) == "-":
+        lines = (line.strip("\ufeff\"',;<> \t\r\n") for line in sys.stdin)
+        given += [line for line in lines if line and not line.startswith("#")]
+    elif source is not None:
+        given += read_people(source).emails
+    if not given:
         raise click.UsageError("EMAIL: missing; pass addresses, or --from FILE with one a line.")
     return People(given)
 

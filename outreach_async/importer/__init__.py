@@ -227,7 +227,7 @@ changed since the first run, or of which other rows are read (`sheet`,
 
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns, columns_for, map_columns, parse_overrides
-from outreach_async.importer._erasing import erase_rows
+from outreach_async.importer._erasing import erase_rows, read_people
 from outreach_async.importer._exclusions import add_exclusions, read_exclusions
 from outreach_async.importer._failed import FailedRows
 from outreach_async.importer._formats import FORMATS, open_file
@@ -279,6 +279,7 @@ __all__ = [
     "parse_overrides",
     "read_exclusions",
     "read_mapping",
+    "read_people",
     "results_of",
     "spooled_rejects",
 ]

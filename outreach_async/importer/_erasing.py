@@ -11,8 +11,26 @@ from typing import Any, BinaryIO
 
 from outreach_async._plumbing import atomic_file, require_module
 from outreach_async.errors import InvalidRequest
+from outreach_async.importer._exclusions import read_entries
 from outreach_async.importer._results import FindingsFile, RejectsFile, ResultsFile
 from outreach_async.store import People
+
+
+def read_people(path: str | os.PathLike[str]) -> People:
+    r"""Read the people to erase from a file of their e-mails.
+
+    It is read as `read_exclusions` does: a table, or an e-mail a line.
+
+    Raises:
+        InvalidRequest: The file cannot be read, or has what is no e-mail.
+
+    Example:
+        ```python
+        Path("asked.csv").write_text("Name,E-mail\nAnn,ann@company.example\n")
+        print(read_people("asked.csv").emails)  # -> ('ann@company.example',)
+        ```
+    """
+    return People(email for _, email in read_entries(Path(path)))
 
 
 def erase_rows(path: str | os.PathLike[str], people: People, *, dry_run: bool = False) -> int | None:

@@ -46,7 +46,7 @@ def read_exclusions(path: str | Path) -> Exclusions:
         ```
     """
     found = Exclusions(name=Path(path).name, key=_read_key(path))
-    for place, text in _read_entries(Path(path)):
+    for place, text in read_entries(Path(path)):
         try:
             found.add(text)
         except InvalidRequest as error:
@@ -105,7 +105,7 @@ def _read_key(path: str | Path) -> bytes | None:
     return key
 
 
-def _read_entries(path: Path) -> Iterator[tuple[str, str]]:
+def read_entries(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the entries, each with its place."""
     source, header_row = ByteSource.of(path), None
     with source.open_unpacked() as file:

@@ -37,6 +37,9 @@ from outreach_async.store._writer import Transaction
 T = TypeVar("T")
 
 _ESCAPED: Final = re.compile(r"\\u([0-9A-Fa-f]{4})")
+_READS_AGAIN: Final = (
+    "its run is not finished, and its input is read again; finish the run, and exclude these people, before you change the input"
+)
 _CUT: Final = 2  # characters of an address from which the end of a message that was cut is taken for it: the "@" and the next
 
 
@@ -160,10 +163,16 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
         for store, one in opened.items():
             try:
                 counts = one.change(partial(_erase, people=people, ids=known))
-                found[store] = attrs.evolve(found[store], counts=dict(+counts))
+                problem = _READS_AGAIN if one.query(_reads_input_again) else ""
+                found[store] = attrs.evolve(found[store], counts=dict(+counts), problem=problem)
             except (OutreachError, OSError) as error:
                 found[store] = attrs.evolve(found[store], problem=str(error))
     return [found[store] for store in stores]
+
+
+def _reads_input_again(db: sqlite3.Connection) -> bool:
+    metadata = records.read_metadata(db)
+    return "ledger" not in metadata and metadata["state"] != "finished" and metadata["spooled"] is None
 
 
 _Query = Callable[[sqlite3.Connection], Any]

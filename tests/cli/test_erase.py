@@ -125,8 +125,8 @@ def test_a_run_that_holds_a_file_is_refused_before_anything_changes(shell: Shell
 
 def test_addresses_come_from_standard_input_or_a_file(shell: Shell, folder: Path, tmp_path: Path) -> None:
     text = f"\ufeff# asked on Monday\n\n<{ANN}>\n"
-    (tmp_path / "asked.txt").write_text(text, encoding="utf-8")
-    assert shell("erase", "--from", str(tmp_path / "asked.txt"), "--path", str(folder), "--dry-run").out.startswith(
+    (tmp_path / "asked.csv").write_text(f"Name;E-mail\nAnn;{ANN}\n", encoding="utf-8")
+    assert shell("erase", "--from", str(tmp_path / "asked.csv"), "--path", str(folder), "--dry-run").out.startswith(
         "Would erase: A**@"
     )
     assert shell.piped(text, "erase", "--from", "-", "--path", str(folder), "--yes").code == 3
@@ -148,7 +148,7 @@ def test_a_person_at_a_terminal_is_asked(shell: Shell, folder: Path, answer: str
         (["ann", "--path", "."], "emails: expected an e-mail address, got another text as number 1; pass whole addresses"),
         ([ANN], "--path: missing; pass the files, folders and URLs in which to look."),
         ([ANN, "--path", "missing"], "--path missing: does not exist; pass a file, a folder or a URL."),
-        (["--from", "missing", "--path", "."], "--from missing: cannot be read"),
+        (["--from", "missing", "--path", "."], "missing: No such file or directory; pass a readable file"),
     ],
 )
 def test_what_is_missing_is_named(shell: Shell, arguments: list[str], error: str) -> None:
@@ -222,6 +222,7 @@ def test_the_log_of_a_killed_run_goes_with_its_journal(shell: Shell, tmp_path: P
     (killed := tmp_path / "killed").mkdir()
     writer = Store(tmp_path / "run.db").writer(Identity("space_1", {}), resume=False)
     writer.spool([(0, ANN, json.dumps({"email": ANN}).encode())])
+    writer.end_spool(1)
     for name in ("run.db", "run.db-wal"):
         shutil.copy(tmp_path / name, killed)
     writer.close()

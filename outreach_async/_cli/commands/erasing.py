@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from outreach_async._cli.options import FILE, INPUT, LOCATION, Command, option, with_options
+from outreach_async._cli.options import FILE, LOCATION, Command, option, with_options
 
 if TYPE_CHECKING:
     from outreach_async._cli.values import Options
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("emails", nargs=-1, metavar="[EMAIL]...")
-@option("--from", "source", type=INPUT, metavar="FILE|-", help="Read the addresses from a file or standard input, one a line.")
+@option(
+    "--from",
+    "source",
+    type=FILE,
+    metavar="FILE|-",
+    help="Read the addresses from a file (a table, or one a line) or standard input.",
+)
 @option(
     "--path",
     "paths",
@@ -38,7 +44,7 @@ def erase(
     options: Options,
     *,
     emails: tuple[str, ...],
-    source: Path | str | None,
+    source: Path | None,
     paths: tuple[Path | str, ...],
     and_exclude: Path | None,
     dry_run: bool,
@@ -57,5 +63,5 @@ def erase(
 
     if not (dry_run or yes) and (str(source) == "-" or sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("--yes: needed without a terminal; pass it, or --dry-run to see what would be removed.")
-    people = erasing.read_people(emails, source)
+    people = erasing.find_people(emails, source)
     return erasing.erase(options, people, paths, and_exclude, dry_run=dry_run, confirmed=yes)
