@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -28,11 +28,12 @@ from outreach_async._cli.figures import (
     print_report,
 )
 from outreach_async._cli.files import RunState, open_output, settled
-from outreach_async._cli.importing import end_dry_run, input_opener, mapping_options, require_files, saved_mapping
+from outreach_async._cli.importing import end_dry_run, input_opener, mapping_options, read_lists, require_files, saved_mapping
 from outreach_async._cli.output import Screen, show_progress
 from outreach_async._cli.process import DRAIN_TIMEOUT, exit_code_of_rows, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Secret, Targets, is_url, require_module
+from outreach_async.bulk import Exclusions
 from outreach_async.errors import format_count
 from outreach_async.importer import (
     FailedRows,
@@ -77,13 +78,14 @@ def import_in_parts(options: Options, files: Path | str, settings: ImportSetting
     locations = find_files(str(files))
     # The folder of the journals may exist; no other file is one of its files.
     require_files([Path(location) for location in locations if not is_url(location)], {**settings, "journal": None})
+    exclude = read_lists(options, settings) or ()
     list_campaigns = partial(_list_campaigns, options) if options.base_url is not None else None
     made = _plan(options, locations, list_campaigns, file_options, settings)
     if (settings["processes"] or 1) > 1 and len(made.pieces) == 1 < made.rows:
         kinds = "a workbook, a compressed file, UTF-16 text and a Parquet file with one row group are not divided"
         remedy = "save it as CSV in UTF-8, or omit --processes"
         raise click.UsageError(f"--processes: {files} is one part for one process ({kinds}); {remedy}.")
-    run = _PartsRun(options.screen(), made, settings)
+    run = _PartsRun(options.screen(), made, settings, exclude)
     run.print_plan()
     run_async(partial(run.check, options.workspace, list_campaigns))
     if connection is None:
@@ -183,6 +185,7 @@ class _PartsRun:
     screen: Screen
     made: ImportPlan
     settings: ImportSettings
+    exclude: Sequence[Exclusions] = ()
     failed: FailedRows = attrs.field(factory=FailedRows)
     reports: list[ImportReport] = attrs.field(factory=list)
     started_at: float = attrs.field(factory=monotonic)
@@ -227,6 +230,7 @@ class _PartsRun:
                 self.made,
                 workspace=workspace,
                 list_campaigns=list_campaigns,
+                exclude=self.exclude,
                 on_unsent=tell if self.settings["dry_run"] else None,
                 on_progress=lambda rows: show(rows, f"{rows:,} rows"),
                 on_finding=add_finding if path else None,
@@ -269,7 +273,7 @@ class _PartsRun:
         return run.report
 
     def _common(self) -> dict[str, Any]:
-        return {"journal": str(self.settings["journal"]), "earlier": self.settings["earlier"]}
+        return {"journal": str(self.settings["journal"]), "earlier": self.settings["earlier"], "exclude": self.exclude}
 
     def _show(self, show: Callable[[int, str], object], rows: int, again: str = "") -> None:
         done, parts = len(self.reports), len(self.made.parts)

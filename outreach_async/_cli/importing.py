@@ -54,7 +54,7 @@ from outreach_async._plumbing import (
     trim,
     unsent_outcome,
 )
-from outreach_async.bulk import BulkReport, ContactOutcome, LedgerCounts
+from outreach_async.bulk import BulkReport, ContactOutcome, Exclusions, LedgerCounts
 from outreach_async.errors import BulkStopped, Excluded, InvalidRequest, JournalError, OutreachError, format_count
 from outreach_async.importer import (
     CheckPolicy,
@@ -126,6 +126,7 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
     settings["resume"] |= settings["earlier"] == "unknown"
     require_files([file], settings)
     holders = _find_holders(options.config, settings["held_by"])
+    exclude = read_lists(options, settings)
     if not dry_run:  # a dry run creates and records nothing
         from outreach_async._cli.connection import require_credentials
         from outreach_async.store import Store
@@ -145,7 +146,7 @@ def import_(options: Options, file: Path | str, settings: ImportSettings) -> int
 
         refused = refused_workspaces(options)
     run = _create_run(open_input, file, settings, names, refused)
-    run = attrs.evolve(run, options={**run.options, "held_by": holders})
+    run = attrs.evolve(run, options={**run.options, "held_by": holders, "exclude": exclude})
     return run_async(partial(_check_file if dry_run else _import_file, options, run))
 
 
@@ -161,6 +162,16 @@ def _find_holders(config: Config, given: Iterable[str]) -> dict[str, str]:
             raise click.UsageError(f"--held-by {text}: no ledger is configured for {', '.join(lacking)}; {remedy}.")
         found += [str(each.ledger) for each in chosen] if chosen else [text]
     return {path: configured.get(os.path.realpath(path), Path(path).name) for path in found}
+
+
+def read_lists(options: Options, settings: ImportSettings) -> list[Exclusions] | None:
+    """Read the lists of people to exclude, of the configuration file and of the command line; `None` if there are none."""
+    return [read_exclusions(path) for path in [*map(Path, options.config.exclude), *settings["exclude"]]] or None
+
+
+def join_lists(exclude: Sequence[Exclusions] | None, found: Preflight) -> list[Exclusions] | None:
+    """Return the lists of people to exclude, with those whom the gate withholds."""
+    return [*(exclude or ()), *([found.judged.exclusions] if found.judged else ())] or None
 
 
 def read_campaign(value: str | None) -> str | None:
@@ -195,6 +206,7 @@ def require_files(inputs: Sequence[Path], settings: ImportSettings) -> None:
         *(files.FileUse.of("FILE", file) for file in inputs),
         files.FileUse.of("--mapping", settings["mapping"]),
         *(files.FileUse.of("--bounced", path) for path in settings["bounced"]),
+        *(files.FileUse.of("--exclude", path) for path in settings["exclude"]),
         files.FileUse.of_journal("--journal", settings["journal"], written=True),
         files.FileUse.of_journal("--ledger", settings["ledger"], written=not settings["dry_run"]),
         *(files.FileUse.of_journal("--held-by", Path(each), written=False) for each in settings["held_by"]),
@@ -480,6 +492,7 @@ async def _check_rows(
 
         preflight = Preflight(
             repeats=run.repeats,
+            exclude=run.options.get("exclude") or (),
             by_contact=run.options.get("ledger") is not None,
             on_unsent=on_unsent,
             on_progress=show,
@@ -526,7 +539,7 @@ async def _check_file(options: Options, run: ImportRun) -> int:
                 if run.results_file is not None:
                     add_result(RowOutcome.of(run.job.file, outcome))
 
-            report = attrs.evolve(report, ledger=_compare(run, options, mapped, write))
+            report = attrs.evolve(report, ledger=_compare(run, options, mapped, write, failed.found))
             end.is_finished = True
         return report
 
@@ -560,7 +573,7 @@ def end_dry_run(
     return INCOMPLETE if found.refused else OK
 
 
-def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: WriteOutcome) -> LedgerCounts:
+def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: WriteOutcome, found: Preflight) -> LedgerCounts:
     from outreach_async._cli.connection import workspaces_of
     from outreach_async._plumbing import count_changes
     from outreach_async.store import Store
@@ -571,7 +584,8 @@ def _compare(run: ImportRun, shared: Options, mapped: MappedFile, write_result: 
     read = partial(mapped.rows, clear_blanks=given["blank"] == "clear")
     options = {"max_age": given["max_age"], "ignore_changes": given["changed"] == "ignore", "repeats": run.repeats}
     options["holding"] = {name: given[name] for name in ("hold", "held_by", "hold_domains")}
-    return count_changes(read, ledger, targets, write_result, request=policies, **options)
+    exclude = join_lists(given["exclude"], found) or ()
+    return count_changes(read, ledger, targets, write_result, exclude=exclude, request=policies, **options)
 
 
 async def _import_file(options: Options, run: ImportRun) -> int:
@@ -615,7 +629,7 @@ async def run_import(client: OutreachClient, run: ImportRun, screen: Screen, clo
         "blank": "clear" if run.options.get("blank") == "clear" else None,  # the rows of a file have no blank values to keep
         "spool": run.spools,
         "total": total,
-        "exclude": failed.found.judged and failed.found.judged.exclusions,
+        "exclude": join_lists(run.options.get("exclude"), failed.found),
     }
     uploaded = client.contacts.create_many(rows, **given)
     with end.handled() as on_start:

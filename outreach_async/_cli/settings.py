@@ -48,6 +48,7 @@ class ImportSettings(FileSettings):
     journal: Path | str | None
     ledger: Path | str | None
     max_age: float | None
+    exclude: tuple[Path, ...]
     changed: Literal["send", "ignore"]
     hold: float | None
     held_by: tuple[str, ...]

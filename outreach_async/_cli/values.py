@@ -65,11 +65,12 @@ class Options:
             "backend": _first(config, "backend", values.get("backend"), default="auto"),
             "timeout": _first(config, "timeout", values.get("timeout"), default=30.0),
             "rate": _first(config, "rate", values.get("rate"), given_rate),
+            "exclude": _first(config, "exclude", None, default=()),
             "workspace": _first(config, "workspace", values.get("workspaces"), trim(outside.get("OUTREACH_WORKSPACE"))),
         }
         sources = {name: source for name, (_, source) in found.items()}
         chosen = {name: value for name, (value, _) in found.items()}
-        key, selectors = chosen.pop("owner_key"), chosen.pop("workspace")
+        key, selectors, _ = chosen.pop("owner_key"), chosen.pop("workspace"), chosen.pop("exclude")
         if isinstance(key, str):
             require_plain(sources["owner_key"], key, "correct the key")
         return cls(

@@ -168,6 +168,10 @@ def is_superseded(outcome: ContactOutcome) -> bool:
     return outcome.repeats is not None and outcome.status is Outcome.NOT_APPLIED
 
 
+def is_rejected_repeat(outcome: ContactOutcome) -> bool:
+    return outcome.repeats is not None and outcome.status is Outcome.REJECTED
+
+
 _HISTORY_SIZE: Final = 4096  # minimum number of recent responses whose contact ids are stored
 
 

@@ -25,7 +25,7 @@ from outreach_async.bulk._exclusions import Finder, find_excluded
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, OpenRecorder, Recorder, RunContext
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
-from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, Repeats, RowParser
+from outreach_async.bulk._rows import CreateResult, ParsedRow, PossiblySent, Repeats, RowParser, email_of
 from outreach_async.bulk._source import Source, approximate_size
 from outreach_async.bulk._stream import StreamReader, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.bulk._targets import fails_only_its_rows
@@ -349,7 +349,7 @@ class Pipeline:
             if isinstance(row, outcomes.UnsentRows):
                 self._deliver_unsent(row)
                 continue
-            if self._exclusions and isinstance(row, ParsedRow):
+            if self._exclusions and (isinstance(row, ParsedRow) or outcomes.is_rejected_repeat(row)):
                 row = self._exclude(row)
             size = len(row.request.body) if isinstance(row, ParsedRow) else approximate_size(row.contact)
             # A row of any size enters if there is room before it. Rows in the pipeline need no further row to leave it.
@@ -367,20 +367,22 @@ class Pipeline:
             else:
                 self._waiting_by_key[row.key] = deque([row])
 
-    def _exclude(self, row: ParsedRow) -> ParsedRow | ContactOutcome:
+    def _exclude(self, row: ParsedRow | ContactOutcome) -> ParsedRow | ContactOutcome:
         """Return the row or, if its person must not be written to, its outcome."""
+        maybe_sent = isinstance(row, ParsedRow) and row.maybe_sent
+        email, original = (row.email, row.original) if isinstance(row, ParsedRow) else (email_of(row.contact) or "", row.contact)
         try:
-            found = find_excluded(self._exclusions, (row.email,))
+            found = find_excluded(self._exclusions, (email,))
         except Exception:  # of a function of the caller
-            if row.maybe_sent:
+            if maybe_sent:
                 self._possibly_sent.append(row.index)
             raise
         if not found:
             return row
-        if row.maybe_sent:  # by an earlier process, before the person was excluded
+        if maybe_sent:  # by an earlier process, before the person was excluded
             options: dict[str, Any] = {"attempts": 0, "maybe_applied": True, "target": row.target}
-            return outcomes.unfinished_outcome(row.index, row.original, found[0], self._plan.duplicates, **options)
-        return outcomes.unsent_outcome(row.index, row.original, Outcome.EXCLUDED, found[0], target=row.target)
+            return outcomes.unfinished_outcome(row.index, original, found[0], self._plan.duplicates, **options)
+        return outcomes.unsent_outcome(row.index, original, Outcome.EXCLUDED, found[0], target=row.target)
 
     def _deliver_unsent(self, unsent: outcomes.UnsentRows) -> None:
         """Deliver outcomes of rows that are not sent. Their worker has taken one slot for them."""

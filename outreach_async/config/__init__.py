@@ -8,6 +8,7 @@ one names three workspaces, and says where the owner keys are:
     rate = 20             # requests per second, without a workspace's own
     owner_key = { env = "OUR_KEY" }
     workspace = "retail"  # what commands read without --workspace
+    exclude = ["blocked.csv"]  # lists of people to whom no import writes
 
     [workspaces]
     acme = { id = "space_1", groups = ["retail"] }
@@ -101,9 +102,12 @@ Without `backend`, a command connects as with `auto`, and a client in
 Python over httpx: see `outreach_async.transport`.
 
 A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values
-of the file. If it has its own `base_url`, it inherits only `backend` and
-`timeout`: keys, rates and workspaces belong to the service at the other
-address. Its `workspaces` replace all others.
+of the file. If it has its own `base_url`, it inherits only `backend`,
+`timeout` and `exclude`: keys, rates and workspaces belong to the service
+at the other address. Its `workspaces` replace all others. The lists of
+`exclude` are relative to the folder of the file. `--exclude` adds others;
+in Python, pass
+`exclude=[read_exclusions(path) for path in config.exclude]`.
 
 Keys
 ----

@@ -29,9 +29,10 @@ from outreach_async.models import ID_PREFIXES
 _KINDS: Final = ("env", "file", "command")
 _REFERENCES: Final = '{ env = "NAME" }, { file = "/run/secrets/name" } or { command = ["op", "read", "op://vault/name/key"] }'
 _WORKSPACE: Final = 'acme = { id = "space_..." }'
+_EXCLUDE: Final = 'exclude = ["blocked.csv"]'
 _PROFILE: Final = "[profile.staging]"
 _OF_WORKSPACE: Final = ("id", "groups", "owner_key", "rate", "ledger")
-_OF_FILE: Final = ("base_url", "backend", "timeout", "owner_key", "rate", "workspace", "workspaces")
+_OF_FILE: Final = ("base_url", "backend", "timeout", "owner_key", "rate", "workspace", "exclude", "workspaces")
 _OF_SERVICE: Final = ("owner_key", "rate", "workspace", "workspaces")
 """Values that belong to the service at `base_url`, so a profile with another one does not inherit them."""
 
@@ -111,6 +112,7 @@ def _create_converter(folder: Path) -> Converter:
         "rate": partial(require_rate, "rate"),
         "ledger": partial(_read_ledger, folder),
         "workspace": _read_names,
+        "exclude": lambda value: tuple(str(folder / Path(each).expanduser()) for each in _read_names(value, "paths", _EXCLUDE)),
         "workspaces": read_workspaces,
     }
     for kind, names, example in (ConfiguredWorkspace, _OF_WORKSPACE, _WORKSPACE), (Config, _OF_FILE, _PROFILE):
@@ -178,10 +180,10 @@ def _read_ledger(folder: Path, value: object) -> str:
     return value if is_url(value) else str(folder / Path(value).expanduser())
 
 
-def _read_names(value: object) -> tuple[str, ...]:
+def _read_names(value: object, what: str = "names", example: str = 'groups = ["retail"]') -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list):
-        raise FileFault(f'expected a list of names, got {type_name(value)}; write groups = ["retail"]')
+        raise FileFault(f"expected a list of {what}, got {type_name(value)}; write {example}")
     for name in names:
         if not isinstance(name, str) or not name.strip() or name != name.strip() or not name.isprintable():
             got = show_name(name) if isinstance(name, str) else type_name(name)

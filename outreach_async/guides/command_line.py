@@ -70,6 +70,12 @@ With a ledger, one process imports. For several machines, see
 `outreach_async.parts`; `report` accepts the folder of an import in parts,
 and adds up its journals.
 
+`--exclude blocked.csv` sends nothing to the people of a list: a table with
+columns of e-mails or domains, or a text with one of them a line. To apply
+lists to every import, name them in `outreach.toml`:
+`exclude = ["blocked.csv"]`. A list with a line that is neither refuses the
+import.
+
 Findings of the checks, failed rows and excluded rows are grouped by
 reason: a thousand rows with one problem are one line with their number and
 three examples. On a terminal, an import prints at most 40 lines, whatever

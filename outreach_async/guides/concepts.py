@@ -72,7 +72,8 @@ for rows of a bulk run:
     unchanged    the row was not sent, because a ledger shows that the
                  contact already has its values
     excluded     the row was not sent, because the person must not be
-                 written to; `error` has the reason, but this is no failure
+                 written to, according to the row or to a list (`exclude`);
+                 `error` has the reason, but this is no failure
 
 If a response is lost, the request is sent again. The second attempt cannot
 create a second contact, because the service detects duplicates by e-mail.

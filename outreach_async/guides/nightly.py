@@ -37,7 +37,8 @@ What is sent
                sends every row, also with `changed="ignore"`
     unchanged  not sent
     excluded   not sent, because the person must not be written to (see
-               `outreach_async.Excluded`). What the ledger knows of the
+               `outreach_async.Excluded`, and `exclude` for lists, which
+               may differ from night to night). What the ledger knows of the
                contact stays: when the row may be sent again, it is
                compared as before
 

@@ -179,6 +179,11 @@ ann, bo = file.rows(columns, checks=["cells=off", "consent=off"])
 print(ann["work_phone"], bo["email"])  # -> 4.4E+11 bo@acme.example
 ```
 
+Other people who must not be written to are in lists: see
+`read_exclusions`, and `exclude` of `create_many`. `add_exclusions` adds
+people to a list that keeps no address, so that somebody who asked to be
+forgotten is never imported again.
+
 Gate
 ----
 A `Gate` finds out, before the first row is sent, how many addresses are

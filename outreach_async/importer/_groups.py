@@ -30,7 +30,7 @@ _VALUES: Final = re.compile(
 )
 _GONE: Final = "..."
 _SUGGESTION: Final = re.compile(r"; did you mean [^;?]*\.\.\.\?")
-_COLUMN: Final = re.compile(r"(column .*) says ", re.DOTALL)
+_COLUMN: Final = re.compile(r"(column .*|the list .*) (?:says|has) ", re.DOTALL)
 _ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
 _BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')

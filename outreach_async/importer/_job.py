@@ -21,7 +21,7 @@ from outreach_async._plumbing import (
     contact_key,
     rejection_message,
 )
-from outreach_async.bulk import Repeats
+from outreach_async.bulk import Exclusions, Repeats
 from outreach_async.client import OutreachClient
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
 from outreach_async.importer._checks import CheckPolicy
@@ -291,6 +291,7 @@ class Preflight:
         rows: Number of rows.
         refused: Number of rows that are rejected.
         excluded: Number of rows of people who must not be written to.
+        exclude: The lists of other people who must not be written to.
         superseded: Number of rows that are not sent because another row
             with their e-mail counts.
         repeated: Number of rows with e-mail and target of an earlier one.
@@ -325,6 +326,7 @@ class Preflight:
     rows: int = 0
     refused: int = 0
     excluded: int = 0
+    exclude: Sequence[Exclusions] = ()
     superseded: int = 0
     repeated: int = 0
     findings: Groups[FindingKey] = attrs.Factory(Groups)
@@ -449,6 +451,7 @@ class Preflight:
         emails |= {at: row.email for at, row in read.odd.items()}
         for at in excluded | refusals.keys():
             emails.pop(at, None)
+        listed = self._take_listed(emails, targets, numbers, block)
         if not distinct:
             refusals |= self._find_repeats(emails, targets, numbers, targets_of_file.default)
         if self.gate is not None:
@@ -460,9 +463,23 @@ class Preflight:
                     self._statuses.append(next((text for place in places if read_verdict(text := block.cells[at][place])), ""))
         self.rows += count
         self.refused += len(refusals)
-        self.excluded += len(excluded)
-        unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}}
+        self.excluded += len(excluded) + len(listed)
+        unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}, **listed}
         return [(read.row(at), unsent[at]) for at in sorted(unsent)]
+
+    def _take_listed(
+        self, emails: dict[int, str], targets: dict[int, Target], numbers: Sequence[int], block: Block
+    ) -> dict[int, Excluded]:
+        """Remove the rows that a list has, and return their errors."""
+        places, found = [*emails], dict[int, Excluded]()
+        for each in self.exclude:
+            found = {places[at]: error for at, error in each.find([*emails.values()]).items()} | found
+        for at, error in found.items():
+            del emails[at]
+            targets.pop(at, None)
+            finding = RowFinding("exclude", "error", "email", "excluded by a list", str(error))
+            self._note(numbers[at], finding, block.cells[at])
+        return found
 
     def _add(self, finding: RowFinding, number: int) -> None:
         name = self._names[number >> _FILE_BITS].removesuffix(": ")

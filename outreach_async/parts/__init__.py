@@ -113,6 +113,10 @@ Parquet file only the e-mail column, and all other files once; files that
 are divided are read once more. Its memory grows by at most 8 bytes per
 row, and its temporary file by 16.
 
+Lists of people who must not be written to (`exclude`) are passed to
+`check` and to the import, and are no part of the plan. A list with a key
+is sent to the workers of a cluster with its key.
+
 `check` reads all files of a plan in this process before anything is sent.
 It finds what the check of one file finds: rows that are rejected, people
 who must not be written to (a row of any file excludes all rows of its

@@ -39,7 +39,7 @@ from outreach_async._plumbing import (
     type_name,
     unsent_outcome,
 )
-from outreach_async.bulk import Blank, ContactOutcome, Repeats
+from outreach_async.bulk import Blank, ContactOutcome, Exclusions, Repeats
 from outreach_async.errors import Excluded, InvalidRequest, OutreachError
 from outreach_async.importer import (
     CheckPolicy,
@@ -611,6 +611,7 @@ async def check(
     *,
     workspace: str | None = None,
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
+    exclude: Sequence[Exclusions] = (),
     on_unsent: OnUnsent | None = None,
     on_progress: Callable[[int], object] | None = None,
     on_finding: OnFinding | None = None,
@@ -625,6 +626,7 @@ async def check(
         workspace, list_campaigns: As for `plan`. Without them, the names
             of campaigns are unknown, so that rows with one count as
             rejected.
+        exclude: As for `import_part`.
         on_unsent: Function that receives each row that is never sent, with
             its file.
         on_progress: Function that receives the number of rows so far.
@@ -653,7 +655,8 @@ async def check(
             status = Outcome.EXCLUDED if isinstance(error, Excluded) else Outcome.REJECTED
             on_unsent(file, RowOutcome.of(file.file, unsent_outcome(0, row, status, error)))
 
-    checked = Preflight(repeats=options.repeats, on_unsent=tell, on_progress=on_progress, on_finding=on_finding)
+    told: dict[str, Any] = {"on_unsent": tell, "on_progress": on_progress, "on_finding": on_finding}
+    checked = Preflight(repeats=options.repeats, exclude=exclude, **told)
     for part in made.parts:
         people = find_people(part)
         for piece in part.pieces:

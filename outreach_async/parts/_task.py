@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
@@ -39,7 +39,7 @@ from outreach_async._plumbing import (
     translate_errors,
     trim,
 )
-from outreach_async.bulk import BulkReport, LedgerCounts, Outcomes, Targeted  # noqa: F401 - of annotations
+from outreach_async.bulk import BulkReport, Exclusions, LedgerCounts, Outcomes, Targeted  # noqa: F401 - of annotations
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.importer import RowOutcome, is_reject
@@ -369,6 +369,7 @@ def import_part(
     connection: Connection,
     *,
     earlier: Earlier = "known",
+    exclude: Sequence[Exclusions] = (),
     rate: Rate | None = None,
     on_start: Callable[[Outcomes], object] | None = None,
 ) -> ImportReport:
@@ -390,6 +391,8 @@ def import_part(
             key is read from `OUTREACH_OWNER_KEY`.
         earlier: `"unknown"` if the part may have run before, but its
             journal is lost or damaged.
+        exclude: Lists of people who must not be written to. They are no
+            part of the plan, so a later call may have others.
         rate: A rate that parts share, such as a `RedisRate`; `None` to use
             the rate of the connection.
         on_start: Function that receives the `Outcomes` of the run when it
@@ -433,6 +436,7 @@ def import_part(
                 # Only the part with the repeated e-mails needs the policy, which may read and store its whole input first.
                 repeats=options.repeats if part.repeated else "serial",
                 blank="clear" if options.blank == "clear" else None,  # the rows of a file have no blank values to keep
+                exclude=exclude or None,
                 journal=record,
                 resume=True,
                 earlier=earlier,

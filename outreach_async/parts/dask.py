@@ -69,7 +69,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -86,7 +86,7 @@ from outreach_async._plumbing import (
     require_rate,
     type_name,
 )
-from outreach_async.bulk import Outcomes
+from outreach_async.bulk import Exclusions, Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, TransportError
 from outreach_async.parts._planning import ImportPlan, Part
 from outreach_async.parts._task import NO_LIMIT, Connection, ImportReport, import_part, merge_reports, stop_run
@@ -206,7 +206,7 @@ class DaskImport:
             for each plan, and the same one to resume.
         rate: Maximum number of requests per second of all workers
             together; `None` to learn the rate from the service.
-        earlier: As for `import_part`.
+        earlier, exclude: As for `import_part`.
 
     Attributes:
         plan: The plan.
@@ -234,6 +234,7 @@ class DaskImport:
         journal: str,
         rate: float | None = None,
         earlier: Earlier = "known",
+        exclude: Sequence[Exclusions] = (),
     ) -> None:
         if not isinstance(cluster, str | distributed.Client) and not hasattr(cluster, "scheduler_address"):
             raise InvalidRequest(
@@ -251,7 +252,8 @@ class DaskImport:
         self._cluster = cluster
         self.plan = made
         self._service = f"{connection.base_url} {connection.workspace}"
-        self._arguments = {"journal": journal, "connection": connection, "earlier": earlier, "service": self._service}
+        self._arguments: dict[str, Any] = {"journal": journal, "connection": connection, "earlier": earlier}
+        self._arguments |= {"service": self._service, "exclude": exclude}
         self._limit = None if rate is None else require_rate("rate", rate)
         self._client: distributed.Client | None = None
         self._owns_client = False
@@ -281,6 +283,9 @@ class DaskImport:
         except OSError as error:
             self._close()
             raise _suspend(f"the Dask scheduler cannot be reached ({type(error).__name__})") from None
+        if exclude := self._arguments["exclude"]:  # sent once, and not with each part
+            key = f"exclude-{time.time_ns():x}"
+            self._arguments["exclude"] = self._client.submit(tuple, exclude, key=key, pure=False)
         for part in self.plan.parts:
             self._submit(part, 1)
         return self

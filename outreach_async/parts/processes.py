@@ -49,7 +49,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -59,7 +59,7 @@ import anyio
 import attrs
 
 from outreach_async._plumbing import require_id, require_number, require_rate, trim
-from outreach_async.bulk import Outcomes
+from outreach_async.bulk import Exclusions, Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.parts._planning import ImportPlan
 from outreach_async.parts._task import NO_LIMIT, Connection, ImportReport, import_part, merge_reports, stop_run
@@ -154,7 +154,7 @@ class ProcessImport:
             Use a new one for each plan, and the same one to resume.
         rate: Maximum number of requests per second of all processes
             together; `None` to learn the rate from the service.
-        earlier: As for `import_part`.
+        earlier, exclude: As for `import_part`.
         owner_key: The owner key; by default, `OUTREACH_OWNER_KEY` of the
             environment.
         on_progress: Function that receives the number of rows that have
@@ -184,6 +184,7 @@ class ProcessImport:
         journal: str | os.PathLike[str],
         rate: float | None = None,
         earlier: Earlier = "known",
+        exclude: Sequence[Exclusions] = (),
         owner_key: str | None = None,
         on_progress: Callable[[int], object] | None = None,
     ) -> None:
@@ -204,7 +205,7 @@ class ProcessImport:
         self._left = sorted(made.parts, key=lambda part: (part.rows, part.id))  # the largest is taken first
         self._count = min(processes, len(self._left))
         own = attrs.evolve(connection, concurrency=connection.concurrency // max(self._count, 1))
-        self._arguments = {"journal": os.fspath(journal), "connection": own, "earlier": earlier}
+        self._arguments = {"journal": os.fspath(journal), "connection": own, "earlier": earlier, "exclude": exclude}
         self._rate = RateCoordinator(None if rate is None else require_rate("rate", rate), search_rate=NO_LIMIT)
         self._on_progress = on_progress
         self._workers: dict[Channel, _PartsProcess] = {}

@@ -28,6 +28,7 @@ from outreach_async.bulk._outcomes import (
     ContactOutcome,
     LedgerCounts,
     UnsentRows,
+    is_rejected_repeat,
     unchanged_outcome,
     unfinished_outcome,
     unsent_outcome,
@@ -425,8 +426,9 @@ class Comparer:
     def _exclude(self, rows: PreparedRows) -> None:
         """Set the outcomes of rows whose people must not be written to, unless the rows are not sent anyway."""
         for position, error in find_excluded(self.exclusions, rows.emails).items():
-            if isinstance(row := _parsed(rows, position, self._parser.parse), ParsedRow):
-                outcome = unsent_outcome(row.index, row.original, Outcome.EXCLUDED, error, target=row.target)
+            row = _parsed(rows, position, self._parser.parse)
+            if isinstance(row, ParsedRow) or is_rejected_repeat(row):
+                outcome = unsent_outcome(row.index, rows.originals[position], Outcome.EXCLUDED, error, target=row.target)
                 rows.parsed[position], rows.digests[position] = outcome, NO_DIGEST
 
     def _name(self, target: Target) -> None:
@@ -523,14 +525,16 @@ def count_changes(
     ledger: Store,
     targets: Targets,
     tell: Callable[[ContactOutcome], object],
+    *,
     holding: Mapping[str, Any] = MappingProxyType({}),
+    exclude: Sequence[Finder] = (),
     **options: Any,
 ) -> LedgerCounts:
     """Compare the rows that `read` returns with a ledger, which is only read, and return what a run with them would find.
 
     `tell` receives an outcome for each row. A row that a run would send is `not_applied`, or `unknown` if it is uncertain.
-    The options are those of `Comparison`; `holding` has those of `Holds`. Options of a request, and a policy for repeats, that
-    are not given are those of the ledger's last run.
+    The options are those of `Comparison`; `holding` has those of `Holds`, and `exclude` finds people to whom no row is sent.
+    Options of a request, and a policy for repeats, that are not given are those of the ledger's last run.
     """
     # The names of campaigns in the rows must be known to `targets`.
     workspace, campaign = targets.default
@@ -556,7 +560,7 @@ def count_changes(
     )
     policy = compared.repeats or (last.repeats if last else "serial")
     parser = RowParser(requests, RecentEmails() if policy == "error" else None, targets)
-    comparer = Comparer(compared, entries, parser, now, holds=holds)
+    comparer = Comparer(compared, entries, parser, now, exclusions=exclude, holds=holds)
     for _ in comparer.plan_repeats(policy, read):
         pass
     for batch in _batches(read()):

@@ -209,6 +209,7 @@ def show(options: Options) -> None:
         "timeout": options.timeout,
         "rate": options.rate,
         "workspace": ", ".join(names.get(each, each) for each in options.workspaces) or None,
+        "exclude": ", ".join(config.exclude) or None,
     }
     if config.untrusted is not None:
         screen.warn(f"{config.untrusted.place}: not trusted yet; {config.untrusted.remedy}")

@@ -228,6 +228,15 @@ _result_options: Final = all_of(
     is_flag=True,
     help="With --hold: a person holds everybody with the domain, unless it is one of a provider, such as gmail.com.",
 )
+@_choosing(
+    "--exclude",
+    type=FILE,
+    multiple=True,
+    help=(
+        "Exclude the people of a list: a table with e-mails or domains, or text with one of them a line; repeatable. The "
+        "configuration file can name lists for all imports."
+    ),
+)
 @_sending("--campaign", metavar="ID|NAME", help="Add the contacts to this campaign. The id or the exact name of a campaign.")
 @_sending("--strict/--no-strict", default=True, help="Let the service validate the standard fields.")
 @_sending("--concurrency", type=int, default=64, help="Maximum number of concurrent requests.")
@@ -301,7 +310,8 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
 
     A column such as Unsubscribed, Accepts Marketing or Email Status says who must not be written to. The rows of these people are
     excluded, and so are all other rows with their e-mails. To name such a column, map it to opt_out, opt_in or email_status. Only
-    --check consent=warn or --check consent=off sends these rows.
+    --check consent=warn or --check consent=off sends these rows. With --exclude, the people of a list are excluded, too: those
+    with an e-mail of the list as the service compares it, regardless of case, or with a domain of the list.
 
     With --gate, the addresses are judged, too: how many are invalid, disposable, of a role and so on, and how that is known. Bad
     rows are excluded. If more rows than --max-risk are risky, nothing is sent, and the exit code is 3.
