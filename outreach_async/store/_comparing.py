@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing, suppress
 from hashlib import blake2b
 from itertools import chain, islice
+from struct import unpack
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -46,10 +47,10 @@ from outreach_async.store._ledgers import (
     LedgerEntries,
     RowChange,
     hash_domain,
-    hashes,
     load_entries,
     no_entries,
     start_contacts,
+    start_domains,
     translate_ledger_errors,
 )
 from outreach_async.store._schema import DIGEST_BITS
@@ -216,11 +217,21 @@ def _takes_part(row: ParsedRow | ContactOutcome) -> bool:
     return not isinstance(row, ContactOutcome) or row.status is Outcome.EXCLUDED
 
 
+def _hashes(start: Any, contents: Iterable[bytes], form: str = "q") -> Sequence[int]:
+    """Return the hashes of contents, each with a prefix that has been hashed already; with the form "q", they are signed."""
+    copy, hashes = start.copy, list[bytes]()
+    for content in contents:
+        hasher = copy()
+        hasher.update(content)
+        hashes.append(hasher.digest())
+    return unpack(f">{len(hashes)}{form}", b"".join(hashes))
+
+
 def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequence[int]:
     contents, first = [text.encode(errors="surrogatepass") for text in texts], pairs[0][0]
     if all(start is first for start, _ in pairs):  # nearly always
-        return hashes(first, contents)
-    return [*chain(*(hashes(start, [content]) for content, (start, _) in zip(contents, pairs, strict=True)))]
+        return _hashes(first, contents)
+    return [*chain(*(_hashes(start, [content]) for content, (start, _) in zip(contents, pairs, strict=True)))]
 
 
 KeyStart: TypeAlias = tuple[Any, int]
@@ -372,14 +383,14 @@ class Comparer:
 
     def encode_marked(self, first: int) -> str:
         """Return the rows that are about to be sent as the columns of their table, numbered from `first`; see `sent`."""
-        secret, rows = self._entries.header.secret, list[tuple[int, ...]]()
+        start, rows = start_domains(self._entries.header.secret), list[tuple[int, ...]]()
         for number, (row, key, digest, *_) in enumerate(self.marked, first):
             domain = contact_key(row.email).rpartition("@")[2].encode(errors="surrogatepass")
-            rows.append((number, key, digest, self.targets[row.target], hash_domain(secret, domain)))
+            rows.append((number, key, digest, self.targets[row.target], hash_domain(start, domain)))
         return msgspec.json.encode(rows).decode()
 
     def _digests(self, contents: Iterable[bytes]) -> list[int]:
-        return [digest >> _EXTRA_BITS for digest in hashes(self._digest_start, contents, "Q")]
+        return [digest >> _EXTRA_BITS for digest in _hashes(self._digest_start, contents, "Q")]
 
     def settle(self, rows: PreparedRows) -> list[ParsedRow | UnsentRows]:
         """Decide which rows are sent. Return these and, in their places, the outcomes of the others."""

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -33,11 +33,11 @@ from outreach_async.store._ledgers import (
     Effect,
     LedgerHeader,
     hash_domain,
-    hashes,
     read_row,
     read_runs,
     require_entries,
     start_contacts,
+    start_domains,
     translate_ledger_errors,
 )
 from outreach_async.store._schema import SENT_SUM
@@ -83,11 +83,15 @@ class _Index:
 
     def last_time(self, value: int, own: Target | None) -> float:
         """Return when something was last sent for a hash, but not to the target `own`."""
-        facts, place = [*self._marked.get(value, ())], bisect_left(self._hashes, value)
-        while place < len(self._hashes) and self._hashes[place] == value:
-            facts.append(self._facts[self._places[place]])
+        hashes, at = self._hashes, _NEVER
+        place, count = bisect_left(hashes, value), len(hashes)
+        facts = self._marked.get(value, ())
+        while place < count and hashes[place] == value:
+            facts = (*facts, self._facts[self._places[place]])
             place += 1
-        return max((at for target, at in facts if target != own), default=_NEVER)
+        for target, sent_at in facts:
+            at = at if target == own else max(at, sent_at)
+        return at
 
 
 class _Ledger:
@@ -99,6 +103,7 @@ class _Ledger:
         self._header, self._stamp = LedgerHeader(None, b""), ""  # of a ledger that does not exist yet
         self._contacts, self._domains = _Index((), {}, {}), _Index((), {}, {})
         self._starts: dict[str | None, Any] = {}
+        self._domain_start = start_domains(b"")
         self._seen = 0
         self._states: Any = None
 
@@ -136,7 +141,7 @@ class _Ledger:
         header, run, targets, indexes, rows, possibly_sent = query(read)
         if self._header.secret not in {b"", header.secret}:
             raise InvalidRequest(f"ledger: {self.path} was replaced during the run; run again with the ledger that is there now")
-        self._header, self._stamp = header, run.stamp if run else ""
+        self._header, self._stamp, self._domain_start = header, run.stamp if run else "", start_domains(header.secret)
         if indexes is not None:
             (self._contacts, self._domains), self._starts, self._seen = indexes, {}, 0
             for target in targets.values():
@@ -154,34 +159,44 @@ class _Ledger:
             self._starts[workspace] = start_contacts(self._header.secret, workspace)
         return self._starts[workspace]
 
-    def add(self, person: Sequence[bytes], target: Target, at: float) -> None:
+    def add(self, person: _Person, target: Target, at: float) -> None:
         self._contacts.add(_hash_contact(self._start(target.workspace), person), target, at)
-        self._domains.add(hash_domain(self._header.secret, _domain_of(person)), target, at)
+        if self._has_domains:
+            self._domains.add(hash_domain(self._domain_start, person[2]), target, at)
 
-    def find(self, person: Sequence[bytes], own: Target | None) -> tuple[float, str, str]:
+    def find(self, person: _Person, own: Target | None) -> tuple[float, str, str]:
         """Return when the ledger last sent to a person, but not to the target `own`; the domain that is held; and who holds."""
-        times = (self._contacts.last_time(_hash_contact(start, person), own) for start in self._starts.values())
-        at, domain = max(times, default=_NEVER), _domain_of(person)
+        at, domain = _NEVER, person[2]
+        for start in self._starts.values():
+            at = max(at, self._contacts.last_time(_hash_contact(start, person), own))
         if self._has_domains and domain not in _providers():
-            other = self._domains.last_time(hash_domain(self._header.secret, domain), own)
+            other = self._domains.last_time(hash_domain(self._domain_start, domain), own)
             if other > at:
                 return other, f"{domain.decode(errors='replace')} is ", self.name
         return at, "", self.name
 
 
-def _texts_of(row: ParsedRow) -> Sequence[bytes]:
-    """Return what the key of a row depends on: the e-mail for its group of similar ones, and as the service compares it."""
-    return [text.encode(errors="surrogatepass") for text in (row.key, contact_key(row.email))]
+_Person: TypeAlias = tuple[bytes, bytes, bytes]
+"""An e-mail as its order key, which is one object with the next if they are equal, and as its contact key; and the domain."""
 
 
-def _domain_of(person: Sequence[bytes]) -> bytes:
-    return person[1].rpartition(b"@")[2]
+def _person_of(row: ParsedRow) -> _Person:
+    key = contact_key(row.email)
+    text = key.encode(errors="surrogatepass")
+    return text if key == row.key else row.key.encode(errors="surrogatepass"), text, text.rpartition(b"@")[2]
 
 
-def _hash_contact(start: Any, person: Sequence[bytes]) -> int:
+def _hash_contact(start: Any, person: _Person) -> int:
     """Return the part of a key that is that of the contact; see `Comparer`."""
-    similar, *own = hashes(start, person if person[0] != person[1] else person[:1])
-    return (similar & _SIMILAR | (own[0] if own else similar) & ~_SIMILAR) >> CAMPAIGN_BITS
+    similar = _hash(start, person[0])
+    own = similar if person[1] is person[0] else _hash(start, person[1])
+    return (similar & _SIMILAR | own & ~_SIMILAR) >> CAMPAIGN_BITS
+
+
+def _hash(start: Any, text: bytes) -> int:
+    hasher = start.copy()
+    hasher.update(text)
+    return int.from_bytes(hasher.digest(), signed=True)
 
 
 class Holds:
@@ -232,11 +247,11 @@ class Holds:
     def claim(self, row: ParsedRow) -> Excluded | None:
         """Return why a row is held. If it is not, it holds the rows of other targets in the run."""
         if (held := self._find(row)) is None:
-            self._own.add(_texts_of(row), row.target, self._now)
+            self._own.add(_person_of(row), row.target, self._now)
         return held
 
     def _find(self, row: ParsedRow) -> Excluded | None:
-        person = _texts_of(row)
+        person = _person_of(row)
         at, what, name = max([self._own.find(person, row.target), *(ledger.find(person, None) for ledger in self._others)])
         if at == _NEVER:
             return None

@@ -28,7 +28,6 @@ from itertools import chain, groupby
 from math import inf
 from pathlib import Path
 from secrets import token_bytes, token_hex
-from struct import unpack
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -133,24 +132,20 @@ def load_entries(db: sqlite3.Connection) -> LedgerEntries:
     return LedgerEntries(db, LedgerHeader.from_metadata(records.read_metadata(db)), with_runs=True)
 
 
-def hashes(start: Any, contents: Iterable[bytes], form: str = "q") -> Sequence[int]:
-    """Return the hashes of contents, each with a prefix that has been hashed already; with the form "q", they are signed."""
-    copy, found = start.copy, list[bytes]()
-    for content in contents:
-        hasher = copy()
-        hasher.update(content)
-        found.append(hasher.digest())
-    return unpack(f">{len(found)}{form}", b"".join(found))
-
-
 def start_contacts(secret: bytes, workspace: str | None) -> Any:
     """Return the start of the hashes of a workspace's contacts: the upper bits of their keys, without those of a campaign."""
     return blake2b(msgspec.json.encode(workspace) + b"\n", key=secret, digest_size=8)
 
 
-def hash_domain(secret: bytes, domain: bytes) -> int:
+def start_domains(secret: bytes) -> Any:
+    return blake2b(key=secret, digest_size=_DOMAIN_SIZE)
+
+
+def hash_domain(start: Any, domain: bytes) -> int:
     """Return the column `domain` of an entry."""
-    return int.from_bytes(blake2b(domain, key=secret, digest_size=_DOMAIN_SIZE).digest()) >> 1
+    hasher = start.copy()
+    hasher.update(domain)
+    return int.from_bytes(hasher.digest()) >> 1
 
 
 def no_entries() -> LedgerEntries:

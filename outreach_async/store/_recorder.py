@@ -40,7 +40,7 @@ from outreach_async.bulk._rows import (
 from outreach_async.bulk._source import END
 from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, was_cancelled_from_inside
 from outreach_async.errors import Excluded, InvalidRequest, JournalError
-from outreach_async.store._comparing import BATCH_SIZE, Comparer, PreparedRows
+from outreach_async.store._comparing import BATCH_SIZE, Comparer
 from outreach_async.store._holds import Holds, Place
 from outreach_async.store._ledgers import LedgerRun, start_run, translate_ledger_errors
 from outreach_async.store._records import OTHER_JOURNAL, Earlier, Identity, MarkedWindow
@@ -465,13 +465,14 @@ class LedgerFeed(WindowedFeed):
         return not is_last
 
     async def _compare(self, originals: Sequence[object]) -> list[ParsedRow | UnsentRows]:
-        prepared = list[PreparedRows]()
+        settled = list[ParsedRow | UnsentRows]()
         for at in range(0, len(originals), BATCH_SIZE):
             batch = originals[at : at + BATCH_SIZE]
-            prepared.append(await self._parser.targets.apply(self.comparer.prepare, self._first + at, batch))
+            prepared = await self._parser.targets.apply(self.comparer.prepare, self._first + at, batch)
+            settled += self.comparer.settle(prepared)
             await checkpoint()
         self._first += len(originals)
-        return [row for rows in prepared for row in self.comparer.settle(rows)]
+        return settled
 
     def _mark(self) -> Mapping[int, ContactOutcome]:
         """Mark the rows that are about to be sent. Return the outcomes of those that turn out to be held, by their index."""
