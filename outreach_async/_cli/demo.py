@@ -22,11 +22,12 @@ from outreach_async._cli.output import Screen
 from outreach_async._cli.process import INTERRUPTED, OK, run_async
 from outreach_async._cli.values import Options
 from outreach_async.audit import Report, audit
-from outreach_async.audit.reports.brief import Brief, build_brief
-from outreach_async.bulk import BulkReport
+from outreach_async.audit.reports.brief import Brief, build_brief, read_imports
+from outreach_async.bulk import BulkReport, Exclusions
 from outreach_async.client import OutreachClient
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.importer import FailedRows, ImportJob, open_file
+from outreach_async.store import Store
 
 _SHOWN_TASKS: Final = 1  # of those that are open, and of those that are resolved: the brief then fits a screen
 _NO_DKIM: Final = "OA102"
@@ -35,6 +36,9 @@ _LISTED_DOMAIN: Final = "get-northwind.example"
 _PAUSED_CAMPAIGN: Final = "camp_renewals"
 _FILLED_CAMPAIGN: Final = "camp_dach"
 _ADDED_CONTACTS: Final = 400
+_COMPLAINER: Final = "ada@new-customer.example"
+_SHARED_CONTACT: Final = "grace@new-customer.example"
+_HOLD: Final = 90 * 86_400  # seconds
 _CAN_LOCK: Final = find_spec("fcntl") is not None and hasattr(os, "link")  # as `store` decides
 _NO_LEDGER: Final = "" if _CAN_LOCK else " without a ledger, which needs Linux or macOS,"
 _STORY: Final = f"""\
@@ -71,8 +75,10 @@ async def _import_and_audit(options: Options, paths: Sequence[Path]) -> int:
     world = create_demo_world()
     async with OutreachClient(transport=FakeTransport(world), owner_key=OWNER_KEY, workspace=WORKSPACES[0]) as client:
         for path in paths:  # the files of two nights, with one ledger; only the progress is shown
-            ledger = path.with_name("contacts.ledger") if _CAN_LOCK else None
+            ledger = Store(path.with_name("contacts.ledger"), wall=lambda: world.now) if _CAN_LOCK else None
             upload = {"campaign": CAMPAIGN, "duplicates": "overwrite", "ledger": ledger}
+            if imports:  # the second night
+                upload |= await _protect(client, ledger)
             run = ImportRun(job=ImportJob(file=open_file(path)), options=upload)
             silent = attrs.evolve(screen, as_json=True, console=None)
             code = await run_import(
@@ -85,8 +91,20 @@ async def _import_and_audit(options: Options, paths: Sequence[Path]) -> int:
         audited = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)  # pragma: no cover - as above
         await _simulate_two_days(client, world, audited)  # pragma: no cover - as above
         later = await audit(client, WORKSPACES, campaigns=True, clock=lambda: world.now)  # pragma: no cover - as above
-    briefed = build_brief(later, audited)  # pragma: no cover - as above
+    ledgers = [ledger] if ledger else []  # pragma: no cover - as above
+    briefed = build_brief(later, audited, imports=read_imports(ledgers))  # pragma: no cover - as above
     return _show(screen, imports, audited, briefed, verbose=options.verbose)  # pragma: no cover - as above
+
+
+async def _protect(client: OutreachClient, ledger: Store | None) -> dict[str, Any]:
+    """Return the options with which two of the new people get nothing: one is on a list, and another client writes to one."""
+    options: dict[str, Any] = {"exclude": [Exclusions([_COMPLAINER], name="blocked")]}
+    if ledger is not None:
+        other = attrs.evolve(ledger, location=ledger.path.with_name("eu.ledger"))
+        upload = client.with_options(workspace=WORKSPACES[1]).contacts.create_many
+        await upload([{"email": _SHARED_CONTACT}], ledger=other, changed="ignore")
+        options |= {"hold": _HOLD, "held_by": {str(other.path): WORKSPACES[1]}}
+    return options
 
 
 def _to_dicts(imports: Sequence[_Import]) -> dict[str, Any]:
@@ -106,11 +124,15 @@ def _show(screen: Screen, imports: Sequence[_Import], audited: Report, briefed: 
         _announce(screen, "The first audit")
         show(screen, audited)
     else:
-        show(screen, attrs.evolve(briefed, tasks=briefed.tasks[:_SHOWN_TASKS], resolved=briefed.resolved[:_SHOWN_TASKS]))
+        show(
+            screen,
+            attrs.evolve(briefed, tasks=briefed.tasks[:_SHOWN_TASKS], resolved=briefed.resolved[:_SHOWN_TASKS], imports=[]),
+        )
         more = len(briefed.tasks) + len(briefed.resolved) - 2 * _SHOWN_TASKS
         _announce(screen, f"Before: two imports{_NO_LEDGER} and an audit (--verbose shows them, and {more} more tasks)")
         for title, (report, _) in zip(("first night: ", "next night:  "), imports, strict=True):
-            screen.print_line(f"  {title}{list_outcomes(report.outcomes)}")
+            held = f", {report.ledger.held} of them held" if report.ledger and report.ledger.held else ""
+            screen.print_line(f"  {title}{list_outcomes(report.outcomes)}{held}")
     screen.print_lines(_NEXT_STEPS.format(command=program_name(sys.argv[0])))
     screen.print_result({**_to_dicts(imports), "audit": audited.to_dict(), "brief": briefed.to_dict()})
     return OK

@@ -124,7 +124,7 @@ def demo_contacts() -> str:
 
 
 def change_contacts(text: str) -> str:
-    """Return the CSV file of the next night: some people have a new title, and three people are new."""
+    """Return the CSV file of the next night: some people have a new title, and ada, grace and alan are new."""
     header, *records = text.splitlines(keepends=True)
     changed = [record.replace("Head of", "Director of") if number % 20 == 0 else record for number, record in enumerate(records)]
     blank = "," * (len(_HEADER) - 3)

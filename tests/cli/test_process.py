@@ -54,7 +54,7 @@ def test_demo_in_a_pipe_is_plain_text_that_ends_with_the_next_commands(
     assert " 400 new contacts. " in " ".join(done.out.split())
     assert "No DKIM: 4 mailboxes on northwind-team.example\n" in done.out
     assert "\n  first night: 2,819 added, 160 overwritten, 65 rejected\n" in done.out
-    assert "\n  next night:  3 added, 20 overwritten, 65 rejected, 2,959 unchanged\n" in done.out
+    assert "\n  next night:  1 added, 20 overwritten, 65 rejected, 2,959 unchanged, 2 excluded, 1 of them held\n" in done.out
     begin = "  python -m outreach_async "
     suggested = [line.removeprefix(begin).split() for line in done.out.splitlines() if line.startswith(begin)]
     assert [words[0] for words in suggested] == ["brief", "audit", "campaigns", "import", "serve"]
@@ -79,7 +79,10 @@ def test_a_verbose_demo_shows_the_whole_brief_both_imports_and_the_audit(shell: 
     )
     assert sorted(titles, key=done.out.index) == list(titles)
     assert "\nadded\t2819\noverwritten\t160\nrejected\t65\n3,044 rows" in done.out
-    assert "\nledger: 45 new, 20 changed, 2,959 unchanged\n" in done.out
+    assert "\nledger: 43 new, 20 changed, 2,959 unchanged, 2 excluded, 1 held\n" in done.out
+    assert "space_demo: 1 excluded, 1 held, 0 gated (2026-03-02" in done.out
+    assert ": ada@new-customer.example: excluded: the list blocked has the address\n" in done.out
+    assert ": grace@new-customer.example: excluded: held by space_demo_eu since 2026-03-02 until 2026-05-31\n" in done.out
     assert done.out.count("\nrejected: 21 rows: email must be an e-mail address (the service answered 422)\n") == 2
 
 
