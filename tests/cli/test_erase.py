@@ -7,9 +7,11 @@ import json
 import os
 import pty
 import shutil
+import sqlite3
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -49,6 +51,12 @@ async def write_files(folder: Path) -> None:
         for each in found:
             rejects.add(each)
     append_days(folder / "history.db", 3)
+    with closing(sqlite3.connect(folder / "history.db")) as db:  # free pages keep what was deleted
+        db.execute("PRAGMA secure_delete = OFF")
+        db.execute("CREATE TABLE deleted (text)")
+        db.execute("INSERT INTO deleted VALUES (?)", (BOX * 900,))
+        db.execute("DROP TABLE deleted")
+        db.commit()
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +108,7 @@ def test_everything_else_is_as_it_was(shell: Shell, folder: Path) -> None:
     history = History(folder / "history.db")
     assert [(day.date, day.sent_30days) for day in history.daily("mailbox")] == figures
     assert {day.name for day in history.daily("mailbox")} == {"erased", "a1@one.example"}
+    assert "mailbox_0" not in {day.id for day in history.daily("mailbox")}
     for suffix in ("csv", "jsonl", "parquet"):
         kept = open_file(folder / f"results.{suffix}")
         assert [cells[kept.headers.index("email")] for _, cells, _ in kept.records()] == [BO]

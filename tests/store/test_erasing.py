@@ -23,6 +23,7 @@ from support.erasures import ANN, QuotingService, find_traces
 from support.journal import content_of, copy_of
 from support.runs import client, outcomes_of
 from support.time import virtual_time
+from tools.journal_child import outcome
 
 from outreach_async import ContactOutcome, JournalError, Outcome
 from outreach_async._files.objects import open_objects
@@ -30,7 +31,7 @@ from outreach_async.errors import InvalidRequest
 from outreach_async.store import Erased, Identity, People, Store, erase
 from outreach_async.store._ledgers import start_run
 from outreach_async.store._objects import ObjectDatabase
-from outreach_async.store._records import MarkedWindow, read_metadata
+from outreach_async.store._records import MESSAGE_LIMIT, MarkedWindow, read_metadata
 from outreach_async.store._sqlite import FileDatabase
 
 BO, CY = "bo@acme.example", "cy@other.example"
@@ -88,6 +89,29 @@ async def test_nothing_of_a_person_is_left_in_a_journal(journal: Store, tmp_path
     assert [each.status for each in after] == [each.status for each in before]
     assert [each.contact for each in after] == [{}, {"email": BO}, {"email": CY}, {}]
     assert [each.id for each in after[1:3]] == [each.id for each in before[1:3]]
+
+
+def test_nothing_is_left_in_a_log_that_another_program_keeps_open(path: Path, tmp_path: Path) -> None:
+    writer = Store(path).writer(IDENTITY, resume=False)
+    with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("SELECT count(*) FROM spool").fetchall()
+        writer.spool([(at, ANN, json.dumps({"email": ANN, "note": ANN * 100}, ensure_ascii=False).encode()) for at in range(20)])
+        writer.end_spool(20)
+        writer.close()
+        assert find_traces(tmp_path, ANN) == ["run.db", "run.db-wal"]
+        erase_ann(Store(path))
+        assert find_traces(tmp_path, ANN) == []
+
+
+@pytest.mark.parametrize("cut", [ANN[:-1], ANN[: ANN.index("@") + 2]])
+def test_an_error_that_was_cut_within_an_address_is_erased(path: Path, cut: str) -> None:
+    journal, message = Store(path), f"{'x' * (MESSAGE_LIMIT - len(cut))}{ANN}"
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        writer.mark(MarkedWindow(0, 1, b"12345678"))
+        writer.record([outcome(0, Outcome.REJECTED, id=None, error=InvalidRequest(message))])
+        writer.end("finished")
+    assert erase_ann(journal)[0].counts == {"errors": 1}
+    assert str(next(journal.outcomes()).error) == "erased"
 
 
 @virtual_time
