@@ -218,7 +218,7 @@ def _print(screen: Screen, record: _Record, people: People, exclude: Path | None
     left = {mask(path): mask(reason) for path, reason in record.left.items()}
     names, contacts = [*map(mask, people.emails)], sorted(record.contacts)
     screen.print_line(f"{'Erased' if is_done else 'Would erase'}: {', '.join(names)}")
-    rows = [(each["path"], each["kind"], ", ".join(f"{n} {what}" for what, n in each["counts"].items())) for each in removed]
+    rows = [(each["path"], each["kind"], ", ".join(f"{what}: {n:,}" for what, n in each["counts"].items())) for each in removed]
     if rows:
         screen.print_table(["path", "kind", "removed"], rows)
     for path, reason in left.items():

@@ -163,6 +163,19 @@ async def test_an_erased_row_that_may_have_been_sent_is_unknown(journal: Store, 
 
 
 @virtual_time
+async def test_a_killed_run_of_a_ledger_is_merged_before_its_people_are_erased(ledger: Store, tmp_path: Path) -> None:
+    hanging = QuotingService(answers=0)
+    async with client(hanging).contacts.create_many(ROWS, ledger=ledger, duplicates="overwrite"):
+        await hanging.hung.wait()
+        shutil.copytree(tmp_path, killed := tmp_path / "killed")
+    place = killed / "a.ledger" if ledger.objects is None else f"{killed.as_uri()}/ledger"
+    (found,) = erase([place], [ANN])
+    assert (found.problem, found.counts["entries"]) == ("", 1)
+    report = Store(place).contacts()
+    assert (report.contacts, report.uncertain, report.pending) == (2, 2, False)
+
+
+@virtual_time
 async def test_a_store_in_use_is_refused_and_no_other_is_changed(ledger: Store, path: Path, tmp_path: Path) -> None:
     await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite")
     writer = Store(path).writer(IDENTITY, resume=False)
