@@ -23,14 +23,25 @@ from outreach_async._cli.figures import (
     print_columns,
     print_failed,
     print_findings,
+    print_gate,
     print_notes,
     print_remedies,
     print_report,
 )
 from outreach_async._cli.files import RunState, open_output, settled
-from outreach_async._cli.importing import end_dry_run, input_opener, mapping_options, read_lists, require_files, saved_mapping
+from outreach_async._cli.importing import (
+    end_dry_run,
+    input_opener,
+    join_lists,
+    mapping_options,
+    open_gate,
+    read_lists,
+    require_files,
+    require_gate,
+    saved_mapping,
+)
 from outreach_async._cli.output import Screen, show_progress
-from outreach_async._cli.process import DRAIN_TIMEOUT, exit_code_of_rows, run_async
+from outreach_async._cli.process import DRAIN_TIMEOUT, OK, exit_code_of_rows, run_async
 from outreach_async._cli.values import FAKE, Options
 from outreach_async._plumbing import Secret, Targets, is_url, require_module
 from outreach_async.bulk import Exclusions
@@ -88,8 +99,10 @@ def import_in_parts(options: Options, files: Path | str, settings: ImportSetting
     run = _PartsRun(options.screen(), made, settings, exclude)
     run.print_plan()
     run_async(partial(run.check, options.workspace, list_campaigns))
+    code = run.end_dry_run() if connection is None else OK
+    require_gate(run.failed.found, settings["max_risk"], settings["findings"])
     if connection is None:
-        return run.end_dry_run()
+        return code
     rate = options.own_rates.get(connection.workspace, options.rate)
     with run.written():
         report = run.send_to_cluster(connection, rate, key) if scheduler else run.send_with_processes(connection, rate, key)
@@ -110,7 +123,6 @@ def _require_fitting(options: Options, settings: ImportSettings) -> Connection |
                 "ledger": settings["ledger"] is not None,
                 "max_age": settings["max_age"] is not None,
                 "changed": settings["changed"] == "ignore",
-                "gate": settings["gate"] is not None,
                 "hold": settings["hold"] is not None,
                 "held_by": bool(settings["held_by"]),
                 "hold_domains": settings["hold_domains"],
@@ -211,7 +223,8 @@ class _PartsRun:
 
     async def check(self, workspace: str | None, list_campaigns: _ListCampaigns | None) -> None:
         """Check all files before anything is sent, and write the findings and, in a dry run, the rejects."""
-        path, rejects = self.settings["findings"], self._rejects() if self.settings["dry_run"] else None
+        gate, path = open_gate(self.settings), self.settings["findings"]
+        rejects = self._rejects() if self.settings["dry_run"] else None
         written = {"--findings": path, "--rejects": rejects.path if rejects else None}
         with (
             settled(self.screen, written) as state,
@@ -231,12 +244,15 @@ class _PartsRun:
                 workspace=workspace,
                 list_campaigns=list_campaigns,
                 exclude=self.exclude,
+                gate=gate,
                 on_unsent=tell if self.settings["dry_run"] else None,
                 on_progress=lambda rows: show(rows, f"{rows:,} rows"),
                 on_finding=add_finding if path else None,
             )
             state.is_finished = True
         print_findings(self.screen, self.failed.found, AFTER_FINDINGS, path)
+        print_gate(self.screen, self.failed.found.judged)
+        self.exclude = join_lists(self.exclude, self.failed.found) or ()
 
     def end_dry_run(self) -> int:
         mapping = {column: code for columns in reversed(self.made.columns) for column, code, _ in columns.decisions()}

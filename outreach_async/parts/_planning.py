@@ -45,6 +45,7 @@ from outreach_async.importer import (
     CheckPolicy,
     Columns,
     File,
+    Gate,
     ImportJob,
     MappedFile,
     Preflight,
@@ -612,6 +613,7 @@ async def check(
     workspace: str | None = None,
     list_campaigns: Callable[[str], Iterable[Campaign]] | None = None,
     exclude: Sequence[Exclusions] = (),
+    gate: Gate | None = None,
     on_unsent: OnUnsent | None = None,
     on_progress: Callable[[int], object] | None = None,
     on_finding: OnFinding | None = None,
@@ -627,6 +629,8 @@ async def check(
             of campaigns are unknown, so that rows with one count as
             rejected.
         exclude: As for `import_part`.
+        gate: What judges the addresses of the rows that can be sent, as
+            for `Preflight`.
         on_unsent: Function that receives each row that is never sent, with
             its file.
         on_progress: Function that receives the number of rows so far.
@@ -656,7 +660,7 @@ async def check(
             on_unsent(file, RowOutcome.of(file.file, unsent_outcome(0, row, status, error)))
 
     told: dict[str, Any] = {"on_unsent": tell, "on_progress": on_progress, "on_finding": on_finding}
-    checked = Preflight(repeats=options.repeats, exclude=exclude, **told)
+    checked = Preflight(repeats=options.repeats, exclude=exclude, gate=gate, **told)
     for part in made.parts:
         people = find_people(part)
         for piece in part.pieces:
@@ -666,4 +670,4 @@ async def check(
                 name = planned.location
             await checked.add(file, name=name, chosen=choose_rows(part, piece), distinct=not part.repeated)
             require_version(planned.location, planned.version)
-    return checked.finish()
+    return await checked.finish().judge()

@@ -60,6 +60,32 @@ def test_processes_say_what_one_process_says(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.thorough
+@pytest.mark.covers
+def test_processes_withhold_what_one_process_withholds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
+    monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)
+    write_people(tmp_path / "people.csv", [*people(40), "@x.example", "info@x.example"], 0)
+    said: list[Any] = []
+    for options in ["--dry-run"], [], ["--processes", "2", "--dry-run"], ["--processes", "2"]:
+        with served(KillingService()) as connection:
+            own = [
+                *options,
+                "--journal",
+                str(tmp_path / options[0] if options else tmp_path / "one"),
+                "--json",
+                "--gate",
+                "--max-risk",
+            ]
+            stopped = shell(*command(connection, tmp_path, *own, "4%"))
+            assert "expected at most 4% risky rows, got 2 of 42 (4.76%: 1 invalid, 1 role); nothing was sent" in stopped.err
+            done = shell(*command(connection, tmp_path, *own, "5%"))
+        report = json.loads(done.out.splitlines()[-1])
+        said.append((stopped.code, done.code, report["gate"], report["outcomes"]["excluded"], report["outcomes"]["added"]))
+    assert said[::2] == said[:1] * 2
+    assert said[1::2] == said[1:2] * 2
+    assert (said[1][:2], said[1][3:]) == ((3, 0), (1, 41))
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_drains_the_processes_and_the_command_resumes(tmp_path: Path, number: int) -> None:
     write_people(tmp_path / "people.csv", people(300), 0)
