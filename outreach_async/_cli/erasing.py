@@ -75,7 +75,8 @@ class _Found:
 
     roots: Sequence[Path]
     record: _Record
-    stores: dict[str, None] = attrs.field(factory=dict)
+    stores: dict[str, str] = attrs.field(factory=dict)
+    """The path or URL of each store, by one that is the same for all spellings."""
     histories: list[Path] = attrs.field(factory=list)
     others: list[Path] = attrs.field(factory=list)
 
@@ -95,19 +96,23 @@ class _Found:
     def _add(self, path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(_HEAD)
-        folder, ledger = path.parent, path.parent.parent
+        folder = Path(os.path.realpath(path.parent))
+        ledger = folder.parent
         kind = _KINDS.get(head[68:72]) if head.startswith(b"SQLite format 3\0") else None
         if folder.name == "entries" and _COPY.fullmatch(path.name):
-            self.stores[ledger.absolute().as_uri()] = None
+            self.add_url(ledger.as_uri())
         elif head.startswith(b"OAOJ"):
             is_ledger = folder.name.startswith("run-") and (ledger / "entries").is_dir()
-            self.stores[(ledger if is_ledger else folder).absolute().as_uri()] = None
+            self.add_url((ledger if is_ledger else folder).as_uri())
         elif kind == "store" or head.startswith(b"OALEDG"):
-            self.stores[str(path)] = None
+            self.stores.setdefault(str(folder / path.name), str(path))
         elif kind == "history":
             self.histories.append(path)
         else:
             self.others.append(path)
+
+    def add_url(self, url: str) -> None:
+        self.stores.setdefault(url.rstrip("/"), url)
 
 
 def _find(paths: Iterable[Path | str]) -> _Found:
@@ -119,13 +124,14 @@ def _find(paths: Iterable[Path | str]) -> _Found:
         found.search(path)
     for url in (path for path in paths if isinstance(path, str)):
         inner = {} if store.Store(url).is_ledger() else store.stores_in(url)
-        found.stores |= dict.fromkeys(str(each.location) for each in inner.values()) if inner else {url: None}
+        for each in [str(each.location) for each in inner.values()] or [url]:
+            found.add_url(each)
     return found
 
 
 def _erase(found: _Found, people: People, *, dry_run: bool) -> _Record:
     record = _Record(left=dict(found.record.left))
-    for each in store.erase(found.stores, people.emails, dry_run=dry_run):
+    for each in store.erase(found.stores.values(), people.emails, dry_run=dry_run):
         record.remove(each.location, each.kind, each.counts)
         record.contacts |= each.contacts
         if each.problem:
@@ -188,7 +194,7 @@ def erase(
         raise click.UsageError("--path: missing; pass the files, folders and URLs in which to look.")
     found, screen = _find(places), options.screen()
     if not dry_run and not confirmed:
-        _print(screen, _erase(found, people, dry_run=True), people, exclude, is_done=False)
+        _print(screen, _erase(found, people, dry_run=True), people, is_done=False)
         sys.stderr.write("Remove this? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
@@ -197,15 +203,16 @@ def erase(
     if exclude is not None and not dry_run:
         try:
             add_exclusions(exclude, people.emails)
+            screen.print_line(f"Later imports exclude them with --exclude {exclude}")
         except (OutreachError, OSError) as error:
             record.leave(exclude, f"--and-exclude: {error}")
     if not dry_run:
         note_applied(f"erased from {format_count(len(record.removed), 'file')}")
-    screen.print_result(_print(screen, record, people, exclude, is_done=not dry_run))
+    screen.print_result(_print(screen, record, people, is_done=not dry_run))
     return INCOMPLETE if record.left else OK
 
 
-def _print(screen: Screen, record: _Record, people: People, exclude: Path | None, *, is_done: bool) -> dict[str, Any]:
+def _print(screen: Screen, record: _Record, people: People, *, is_done: bool) -> dict[str, Any]:
     """Print a record, and return it for `--json`. It shows no whole address, so that it can be kept."""
 
     def mask(text: str) -> str:
@@ -223,8 +230,6 @@ def _print(screen: Screen, record: _Record, people: People, exclude: Path | None
         screen.print_table(["path", "kind", "removed"], rows)
     for path, reason in left.items():
         screen.print_line(f"Left: {path}: {reason}")
-    if exclude is not None:
-        screen.print_line(f"Later imports exclude them with --exclude {exclude}")
     listed = ", ".join(f"{id_} in {workspace}" for workspace, id_ in contacts)
     request = f"{_REQUEST}{f'; of the contacts, we know {listed}' if listed else ''}."
     screen.print_line(f"The service has no request to delete a contact. Write to its support, with the addresses: {request}")

@@ -210,10 +210,13 @@ class FolderObjects:
         return (self._folder / name).read_bytes()
 
     def replace(self, name: str, content: bytes) -> None:
-        from outreach_async._files.atomic import atomic_file  # imported on demand: few programs replace objects
+        from outreach_async._files.atomic import atomic_file, sync  # imported on demand: few programs replace objects
 
         with atomic_file(self._folder / name, private=True) as draft:
             draft.write(content)
+            draft.flush()
+            os.fsync(draft.fileno())
+        sync(self._folder)
 
     def delete(self, name: str) -> None:
         (self._folder / name).unlink(missing_ok=True)

@@ -299,12 +299,12 @@ def _erase(db: sqlite3.Connection, people: People, ids: Collection[str]) -> Coun
         for seq, target in spooled.items():
             row = [seq, None, encode_spooled(ERASED, target).decode()]
             db.execute("INSERT OR REPLACE INTO spool VALUES (?, ?, ?, ?)", (*row, records.checksum(row)))
-            # A digest of few rows would tell whose they are. The spool has its own checksums, so nothing is lost.
+        # A digest of few rows would tell whose they are. It is needed only until the run is finished, and a spool has checksums.
+        for seq in rows if metadata["spooled"] is not None or metadata["state"] == "finished" else ():
             window = db.execute("SELECT first, rows FROM window WHERE first <= ? ORDER BY first DESC LIMIT 1", (seq,)).fetchone()
             if window is not None:
-                db.execute(
-                    "UPDATE window SET digest = ?, crc = ? WHERE first = ?", (b"", records.checksum((*window, b"")), window[0])
-                )
+                values = (b"", records.checksum((*window, b"")), window[0])
+                db.execute("UPDATE window SET digest = ?, crc = ? WHERE first = ?", values)
     counts["rows"] = len(rows)
     counts["errors"] = _erase_outcomes(db, people, rows)
     return counts

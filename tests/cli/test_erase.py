@@ -221,6 +221,22 @@ def test_what_cannot_be_changed_is_left_and_named(shell: Shell, folder: Path, tm
     assert record["left"][0]["path"] == str(place).replace(ANN, "A**@company.example")
 
 
+def test_a_store_that_is_named_twice_is_erased_once(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    places = (
+        "--path",
+        "a.ledger",
+        "--path",
+        str(folder / "a.ledger"),
+        "--path",
+        "ledger",
+        "--path",
+        f"{folder.as_uri()}/ledger/",
+    )
+    code, record = shell.json("erase", ANN, *places, "--yes")
+    assert (code, len(record["removed"])) == (0, 2)
+
+
 def test_a_link_to_a_place_that_is_searched_is_no_problem(shell: Shell, folder: Path) -> None:
     (folder / "people.csv").unlink()
     (folder / "link.db").symlink_to(folder / "run.db")

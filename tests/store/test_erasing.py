@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.erasures import ANN, QuotingService, find_traces
+from support.erasures import ANN, QuotingService, find_traces, unpacked
 from support.journal import content_of, copy_of
 from support.runs import client, outcomes_of
+from support.s3 import environment, serve_s3
 from support.time import virtual_time
 from tools.journal_child import outcome
 
@@ -127,6 +128,25 @@ async def test_nothing_of_a_person_is_left_in_an_object_store() -> None:
 
 
 @virtual_time
+@pytest.mark.nightly
+async def test_nothing_of_a_person_is_left_in_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serve_s3() as port:
+        for name, value in environment(port).items():
+            monkeypatch.setenv(name, value)
+        place = f"s3://journals/{token_hex(8)}"
+        ledger, journal = (Store(f"{place}/{kind}", inline=True, linger=0.05) for kind in ("ledger", "journal"))
+        for _ in range(2):
+            await send(QuotingService(), ROWS, ledger=ledger, duplicates="overwrite", max_age=0)
+        await send(QuotingService([ANN]), ROWS, journal=journal, spool=True)
+        assert [each.problem for each in erase_ann(ledger, journal)] == ["", ""]
+        for folder in ("journal", "ledger/entries", *(f"ledger/run-{number:06}" for number in (1, 2, 3))):
+            objects = open_objects(f"{place}/{folder}")
+            for content in (each for name in objects.names() for each in unpacked(objects.read(name))):
+                assert ANN.lower() not in content.decode(errors="replace").lower()
+        assert (ledger.contacts().contacts, journal.report().rows) == (2, 3)
+
+
+@virtual_time
 async def test_ids_of_a_ledger_show_the_rows_of_a_journal(journal: Store, ledger: Store) -> None:
     service = QuotingService()
     await send(service, ROWS, journal=journal)
@@ -135,6 +155,7 @@ async def test_ids_of_a_ledger_show_the_rows_of_a_journal(journal: Store, ledger
     assert [each.counts.get("rows") for each in erase_ann(journal)] == [None]
     assert erase_ann(journal, ledger)[0].counts == {"rows": 1}
     assert [outcome.id is None for outcome in journal.outcomes()] == [True, False, False]
+    assert await send(QuotingService(), ROWS, journal=journal, resume=True) == []
 
 
 @virtual_time
