@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
-from inspect import iscoroutinefunction
+from inspect import iscoroutine
 from os import PathLike
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -223,17 +223,20 @@ Predicate: TypeAlias = Callable[[str], object]
 
 class _Predicate:
     def __init__(self, call: Predicate) -> None:
-        if iscoroutinefunction(call):
-            raise InvalidRequest(
-                "exclude: expected a function that returns a result, got an async function; pass a plain function"
-            )
-        self._call, self._name = call, getattr(call, "__name__", type(call).__name__)
+        self._call, self._text = call, f"{getattr(call, '__name__', type(call).__name__)} excludes the address"
 
     def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
-        # With the key, so that rows of one contact have one result.
-        results = [(position, self._call(contact_key(email))) for position, email in enumerate(emails)]
-        text = f"{self._name} excludes the address"
-        return {at: Excluded(each if isinstance(each, str) else text, kind="list") for at, each in results if each}
+        found = dict[int, Excluded]()
+        for position, email in enumerate(emails):
+            result = self._call(contact_key(email))  # with the key, so that rows of one contact have one result
+            if iscoroutine(result):
+                result.close()
+                raise InvalidRequest(
+                    "exclude: expected a function that returns a bool or a text, got an async one; pass a plain one"
+                )
+            if result:
+                found[position] = Excluded(result if isinstance(result, str) else self._text, kind="list")
+        return found
 
 
 def choose_finders(exclude: Any) -> tuple[Finder, ...]:

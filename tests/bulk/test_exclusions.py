@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import json
 import pickle
 import unicodedata
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +25,7 @@ from outreach_async import Excluded, InvalidRequest, Outcome, OutreachClient
 from outreach_async.bulk import Exclusions
 from outreach_async.fake import FakeService, FakeTransport
 from outreach_async.store import Store
+from outreach_async.sync import SyncClient
 
 LOCALS, DOMAINS = ["ann", "Ann", "bo", "o'neil", "ann+x"], ["a.example", "A.example", "eu.a.example", "bücher.example"]
 EMAILS = st.builds("{}@{}".format, st.sampled_from(LOCALS), st.sampled_from(DOMAINS))
@@ -113,8 +116,10 @@ async def test_an_async_function_is_refused_because_its_result_would_exclude_eve
     async def is_blocked(email: str) -> bool:
         raise AssertionError(email)
 
-    with pytest.raises(InvalidRequest, match="got an async function; pass a plain function"):
-        client(Script()).contacts.create_many([], exclude=is_blocked)
+    for exclude in is_blocked, partial(is_blocked):
+        with pytest.raises(InvalidRequest, match="got an async one; pass a plain one"):
+            await client(script := Script(added())).contacts.create_many([ANN], exclude=exclude)
+        assert not script.requests
 
 
 @virtual_time
@@ -128,7 +133,7 @@ async def test_exactly_the_listed_rows_are_excluded_and_not_sent(
 ) -> None:
     fake = FakeService(seed=1)
     key = fake.add_owner_key(fake.add_workspace(id="space_1"))
-    exclude: Any = (lambda email: is_on(entries, email) and "never") if calls else Exclusions(entries)
+    exclude: Any = (lambda email: is_on(entries, email) and email.islower() and "never") if calls else Exclusions(entries)
     with TemporaryDirectory() as folder:
         paths: Any = {name: str(Path(folder, name)) for name in ("journal", "ledger") if name in MEDIA[medium]}
         async with OutreachClient(transport=FakeTransport(fake), owner_key=key, workspace="space_1") as sender:
@@ -140,7 +145,8 @@ async def test_exactly_the_listed_rows_are_excluded_and_not_sent(
     assert not any(is_on(entries, email) for email in sent)
     for index, email in enumerate(emails):
         outcome = found[index]
-        expected = is_on(entries, email) and outcome.repeats is None  # a row that another one replaces is not sent anyway
+        chooses = MEDIA[medium].get("repeats", "error") != "error"
+        expected = is_on(entries, email) and not (chooses and outcome.repeats is not None)  # not sent anyway
         assert (outcome.status is Outcome.EXCLUDED) is expected
         assert not expected or (outcome.certain, str(outcome.error).startswith("never" if calls else "the list")) == (True, True)
 
@@ -169,6 +175,16 @@ async def test_a_row_that_may_have_been_sent_before_it_is_excluded_is_unknown(jo
         "list",
         "finished",
     )
+
+
+@virtual_time
+@pytest.mark.parametrize("medium", ["none", "ledger"])
+async def test_a_function_that_fails_ends_the_run_before_its_row_is_sent(path: Path, medium: str) -> None:
+    options: dict[str, Any] = {"ledger": path, "duplicates": "overwrite"} if medium == "ledger" else {}
+    script = Script(added())
+    with pytest.raises(ZeroDivisionError):
+        await client(script).contacts.create_many([BO, ANN], exclude=lambda email: email == "ann@a.example" and 1 / 0, **options)
+    assert not [request for request in script.requests if b"ann@" in request.body]
 
 
 @virtual_time
@@ -221,3 +237,40 @@ async def test_a_row_that_cannot_be_sent_stays_rejected_with_and_without_a_ledge
             ("rejected", None),
             ("excluded", "consent"),
         ]
+
+
+@virtual_time
+@settings(unhurried, max_examples=scaled(30))
+@given(
+    st.lists(EMAILS, max_size=8),
+    st.lists(st.tuples(ENTRIES, st.integers(1, 4)), max_size=3),
+    ENTRIES,
+    st.sampled_from([{}, {"spool": True}, {"repeats": "last"}]),
+)
+async def test_each_process_of_a_run_excludes_whom_its_own_lists_have(
+    emails: list[str], earlier: list[tuple[list[str], int]], last: list[str], options: dict[str, Any]
+) -> None:
+    rows, known = [{"email": email} for email in emails], set[int]()
+    with TemporaryDirectory() as folder:
+        journal = Store(Path(folder, "run.db"), inline=True)
+        for entries, count in [*earlier, (last, 99)]:
+            script = Script(0.5, added(), 0.5, skipped())
+            run = client(script).contacts.create_many(
+                rows, journal=journal, exclude=Exclusions(entries), resume=True, concurrency=2, **options
+            )
+            for outcome in await outcomes_of(run, count):
+                is_listed = is_on(entries, emails[outcome.index])
+                assert not isinstance(outcome.error, Excluded) or is_listed
+                assert not is_listed or outcome.attempts == 0
+                assert outcome.index not in known
+            assert not any(is_on(entries, json.loads(request.body)["email"]) for request in script.requests)
+            known |= {outcome.index for outcome in journal.outcomes()}
+        assert (known, journal.report().state) == ({*range(len(rows))}, "finished")
+
+
+def test_the_synchronous_client_excludes_the_same_people() -> None:
+    fake = FakeService(seed=1)
+    key = fake.add_owner_key(fake.add_workspace(id="space_1"))
+    with SyncClient(transport=FakeTransport(fake), owner_key=key, workspace="space_1") as sender:
+        report = sender.contacts.create_many([ANN, BO], exclude=[lambda email: email.startswith("bo"), "x.example"]).wait()
+    assert (report.outcomes[Outcome.EXCLUDED], report.outcomes[Outcome.ADDED]) == (1, 1)

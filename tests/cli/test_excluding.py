@@ -46,6 +46,7 @@ def test_listed_rows_are_excluded_in_the_run_as_the_dry_run_has_announced(
     own = (*served.options, *lists, *(option.format(served.folder) for option in options), "--rejects", str(rejects))
     code, dry = served.json("import", people, *own, "--dry-run")
     assert (code, dry["outcomes"]["excluded"], dry["outcomes"]["rejected"], len(rejects.read_text().splitlines())) == (3, 3, 1, 2)
+    assert dry.get("ledger", {"excluded": 3})["excluded"] == 3
     assert not served.service.contacts("space_1")
     done, report = served.json("import", people, *own, "--results", str(out))
     assert (done, report["outcomes"]["excluded"], report["exclusions"]) == (3, 3, dry["exclusions"])

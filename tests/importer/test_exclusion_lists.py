@@ -5,18 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+from io import BytesIO
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.files import sheet_of, text, workbook
 
-from outreach_async import InvalidRequest
-from outreach_async.importer import add_exclusions, read_exclusions
+from outreach_async import Excluded, InvalidRequest
+from outreach_async.bulk import Exclusions, Repeats
+from outreach_async.importer import ImportJob, Preflight, add_exclusions, open_file, read_exclusions
 
 ROWS = ["ann@x.example", "bo@acme.example", "o'neil@x.example", "zo@y.example", "cy@x.example"]
 FOUND = [0, 1, 2, 3]
+REPEATS = get_args(Repeats)
 
 
 def save_workbook(path: Path) -> None:
@@ -69,6 +73,10 @@ def test_a_list_of_any_kind_is_read(tmp_path: Path, name: str) -> None:
         (
             "ann@x.example\nann@x@y.example\n",
             "line 2: expected an e-mail or a domain, got 'ann@x@y.example'; correct or remove it",
+        ),
+        (
+            "Email\nann@ bo@x.example\n",
+            "line 2: expected an e-mail or a domain, got 'ann@ bo@x.example'; correct or remove it",
         ),
         ("Email\n\nann(at)x.example\n", "line 3: expected an e-mail or a domain, got 'ann(at)x.example'; correct or remove it"),
         ("Email\n#N/A\n", "line 2: expected an e-mail or a domain, got '#N/A'; correct or remove it"),
@@ -136,3 +144,26 @@ def test_only_emails_are_added(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="expected e-mails, got a text that is none; correct it"):
         add_exclusions(tmp_path / "list.txt", ["ann@x.example", "acme.example"])
     assert not [*tmp_path.iterdir()]
+
+
+CHECKED = st.lists(st.tuples(st.sampled_from([*ROWS, "", "no@@address", "di@z.example"]), st.sampled_from(["", "camp_1"])))
+
+
+@given(CHECKED, st.sampled_from(REPEATS))
+async def test_a_check_counts_and_tells_the_listed_rows_as_excluded(rows: list[tuple[str, str]], repeats: Any) -> None:
+    listed, told, noted = Exclusions(["x.example", "zo@y.example"]), dict[int, str](), list[int]()
+    content = "".join(f"{email},{campaign}\n" for email, campaign in rows)
+    file = open_file(BytesIO(f"E-mail,Campaign\n{content}".encode()), format="csv")
+    mapped = await ImportJob(file=file, overrides={"Campaign": "campaign"}).map()
+    found = await mapped.check(
+        Preflight(
+            repeats=repeats,
+            exclude=[Exclusions(["acme.example"], name="other"), listed],
+            on_unsent=lambda row, error: told.update({row.line: str(error)} if isinstance(error, Excluded) else {}),
+            on_finding=lambda _, line, finding, __: noted.append(line) if finding.check == "exclude" else None,
+        )
+    )
+    expected = {line: email for line, (email, _) in enumerate(rows, 2) if email in ROWS}
+    assert ({*told}, found.excluded, sorted(noted)) == ({*expected}, len(expected), sorted(expected))
+    assert {told[line] for line, email in expected.items() if "acme" in email} <= {"the list other has the domain acme.example"}
+    assert found.rows == found.sent + found.excluded + found.refused + found.superseded
