@@ -81,6 +81,10 @@ IMPORT = ("import", "k.csv")
         ((*IMPORT, "--gate", "--bounced", "m.csv", "--rejects", "m.csv"), ("--bounced", "--rejects")),
         ((*IMPORT, "--exclude", "m.toml", "--rejects", "m.toml"), ("--exclude", "--rejects")),
         ((*IMPORT, "--rejects", "new.csv", "--save-mapping", "dangling.csv"), ("--rejects", "--save-mapping")),
+        (
+            (*IMPORT, "--ledger", "l.db", "--changed", "ignore", "--hold", "1d", "--held-by", "j.db", "--rejects", "j.db"),
+            ("--held-by", "--rejects"),
+        ),
         (("report", "j.db", "--rejects", "k.csv"), ("the input of JOURNAL", "--rejects")),
         (("report", "j.db", "--rejects", "j.db"), ("JOURNAL", "--rejects")),
         (("report", "j.db", "--rejects", "j.db-wal"), ("JOURNAL", "--rejects")),

@@ -9,8 +9,10 @@ import os
 import random
 import re
 import shutil
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, cast
@@ -250,6 +252,9 @@ async def test_of_runs_at_the_same_moment_one_marks_and_sends_each_person(tmp_pa
     assert sorted(email for email, _ in transport.found) == sorted(people)
     assert {len(names) for _, names in transport.found} == {1}
     assert [labels.count("added") for labels in results.values()] != [14, 0]
+    for name, labels in results.items():
+        counts = agency.ledgers[name].contacts().runs[0][2]
+        assert (counts["new"], counts["held"]) == (labels.count("added"), 14 - labels.count("added"))
     assert Counter(label[:4] for labels in results.values() for label in labels) == {"adde": 14, "held": 14}
 
 
@@ -336,7 +341,9 @@ async def test_a_run_reads_the_marks_of_others_when_it_has_the_lock(
     await agency.send("c", [ANN])
     row: Any = Person(ANN["email"])
 
-    def wait(_seconds: float) -> None:  # meanwhile, the other run marks, and unlocks
+    def wait(_seconds: float) -> None:  # meanwhile, the other run locks its own ledger, too, marks, and unlocks both
+        with closing(os.fdopen(os.open(tmp_path / "b.ledger.hold-lock", os.O_RDWR | os.O_CREAT))) as other:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
         shutil.copy(after, before)
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
@@ -366,7 +373,12 @@ async def test_a_ledger_that_did_not_change_is_not_read_again(agency: Agency, tm
     os.utime(path, (1, 1))
     with holds.confirmed([row]) as found:
         assert found == {}
-    path.write_bytes(content[:2000])
+    path.write_bytes(content)
+    os.utime(path, (soon := time.time() + 100, soon))  # too late to tell whether it changes again within the tick
+    with holds.confirmed([row]):
+        pass
+    path.write_bytes(content[:2000] + bytes(len(content) - 2000))
+    os.utime(path, (soon, soon))
     with pytest.raises(JournalError, match=r"ledger .*a\.ledger is damaged"), holds.confirmed([row]):
         pass
 
