@@ -189,26 +189,19 @@ Gate
 A `Gate` finds out, before the first row is sent, how many addresses are
 invalid, have bounced, are of roles, of disposable or free providers, or of
 domains without a mail server, and what the column of a verifier
-(`email_status`) says. A figure that was not looked up is unknown. Its
-`exclusions` keep bad addresses from being sent, and `require` raises if
-too many are risky. The command has `--gate` and `--max-risk`:
+(`email_status`) says. A figure that was not looked up is unknown:
 
 ```python
-from pathlib import Path
+import anyio
+from outreach_async.importer import Gate
 
-from outreach_async import BulkStopped
-from outreach_async.importer import Gate, ImportJob, open_file
-
-Path("bought.csv").write_text("E-mail\nann@company.example\ninfo@company.example\nbo@@acme.example\n")
-mapped = await ImportJob(file=open_file("bought.csv")).map()
-judged = (await mapped.check(gate=Gate())).judged
-try:
-    judged.require(0.03)
-except BulkStopped:
-    print(judged.counts["invalid"], judged.counts["role"], judged.counts["no_mail_server"])  # -> 1 1 None
-report = await client.contacts.create_many(mapped.rows(), exclude=judged.exclusions)
-print(report.outcomes["excluded"])  # -> 1
+report = anyio.run(Gate().assess, ["ann@company.example", "info@company.example", "bo@@acme.example"])
+print(report.counts["invalid"], report.counts["role"], report.counts["no_mail_server"])  # -> 1 1 None
 ```
+
+`MappedFile.check(gate=...)` judges a file. With `exclude=` of
+`create_many`, the report's `exclusions` withhold the bad addresses, and
+its `require` raises if too many are risky. The command has `--gate`.
 
 Rejects
 -------

@@ -164,7 +164,8 @@ class Gate:
 
     Example:
         ```python
-        report = await Gate(bounced=[Exclusions(["bo@acme.example"], name="bounced.csv")]).assess(["bo@acme.example"])
+        Path("bounced.csv").write_text("bo@acme.example")
+        report = await Gate(bounced=[read_exclusions("bounced.csv")]).assess(["bo@acme.example"])
         print(report.bad, report.sources["bounced"])  # -> 1 list bounced.csv, 1 entry
         ```
     """
