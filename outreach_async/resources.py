@@ -426,9 +426,10 @@ class Contacts(_Resource):
                 to whom the ledger has sent within it is `excluded`, unless
                 that was for the row's own campaign and workspace.
             held_by: Ledgers that also hold the people to whom they have
-                sent: paths, or a mapping of paths to names. Of runs whose
-                ledgers hold each other, one sends to a person, also if
-                they import the person at the same moment.
+                sent: paths, or a mapping of paths to names, which need not
+                exist before their first run. Of runs whose ledgers hold
+                each other, one sends to a person, also if they import the
+                person at the same moment.
             hold_domains: Whether a person holds everybody with the domain,
                 unless that is one of a provider, such as gmail.com.
             resume: Continue the run of an existing journal after a crash

@@ -47,6 +47,7 @@ from outreach_async._cli.values import MAX_IN_FLIGHT, Options
 from outreach_async._plumbing import (
     WHOLE_INPUT,
     Targets,
+    is_url,
     partial_path,
     require_fitting,
     require_id,
@@ -160,6 +161,9 @@ def _find_holders(config: Config, given: Iterable[str]) -> dict[str, str]:
         if lacking := [each.name for each in chosen if each.ledger is None]:
             remedy = f'add ledger = "PATH" to each in {config.path}'
             raise click.UsageError(f"--held-by {text}: no ledger is configured for {', '.join(lacking)}; {remedy}.")
+        if not chosen and not is_url(text) and not Path(text).exists():
+            remedy = "correct the path or the name of the workspace, or import a file without rows into it once, which creates it"
+            raise click.UsageError(f"--held-by {text}: does not exist; {remedy}.")
         found += [str(each.ledger) for each in chosen] if chosen else [text]
     return {path: configured.get(os.path.realpath(path), Path(path).name) for path in found}
 

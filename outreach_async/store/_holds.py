@@ -110,7 +110,7 @@ class _Ledger:
     def refresh(self, address: str | None, since: float) -> bool:
         """Read what was marked or merged meanwhile. Return whether there is anything."""
         now, states = time.time_ns(), sqlite.read_file_states(self.path)
-        if states == self._states:
+        if states == self._states or (not self._header.secret and states[0][0] is None):  # it has no run yet
             return False
         with _told_as_holder(str(self.path)):
             is_new = self.load(lambda query: sqlite.query_journal(self.path, query, "ledger")[0], since)
@@ -210,10 +210,10 @@ class Holds:
         self._period = require_float("hold", period, lambda number: number > 0, expected, remedy)
         self._pause, own = pause, _to_path("hold", ledger)
         places: Any = held_by if isinstance(held_by, Iterable) and not isinstance(held_by, str | os.PathLike) else [held_by]
-        named = {own: own.name}
+        named, self._are_named = {own: own.name}, isinstance(places, Mapping)
         for each in places:
             path = _to_path("held_by", each)
-            named[path] = places[each] if isinstance(places, Mapping) else path.name
+            named[path] = places[each] if self._are_named else path.name
         ledgers = {path: _Ledger(path, name, domains=domains) for path, name in sorted(named.items())}
         self._paths, self._own = [*ledgers], ledgers.pop(own)
         self._others = [*ledgers.values()]
@@ -227,8 +227,10 @@ class Holds:
         """Read the other ledgers. If the run claims rows, check first that they can be locked."""
         self._address, self._now = address, now
         for path in self._paths:
-            if not path.exists() and path != self._own.path:
-                remedy = "correct the path, or import a file without rows into it once, which creates it"
+            # A named ledger is that of a workspace, which may have had no import yet. It has had one if its other file is there.
+            is_new = self._are_named and path.parent.is_dir() and not path.with_name(f"{path.name}.last-run").exists()
+            if not path.exists() and path != self._own.path and not is_new:
+                remedy = "restore it, correct the path, or import a file without rows into it once, which creates it"
                 raise InvalidRequest(f"held_by: {path} does not exist; {remedy}")
             with _told_as_holder(str(path)):
                 sqlite.require_lockable(str(path))

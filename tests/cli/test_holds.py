@@ -55,6 +55,17 @@ def test_a_group_of_workspaces_holds_and_a_dry_run_says_so_before(agency: Served
     assert Store("bolt.ledger").contacts().runs[0][2]["held"] == 1
 
 
+def test_the_first_imports_of_two_workspaces_need_no_ledger_and_hold(agency: Served) -> None:
+    for path in (*agency.folder.glob("*.ledger*"),):
+        path.unlink()
+    for name, expected in ("acme", "2 new"), ("bolt", "2 excluded, 2 held"):
+        done = agency("import", agency.save(PEOPLE), *options(agency, name), "--hold", "90d", "--held-by", "retail")
+        assert (done.code, done.out.splitlines()[-1]) == (0, f"ledger: {expected}")
+    Path("acme.ledger").unlink()  # its other file shows that it was there
+    done = agency("import", agency.save(PEOPLE), *options(agency, "bolt"), "--hold", "90d", "--held-by", "retail")
+    assert (done.code, "acme.ledger does not exist; restore it" in done.err) == (2, True)
+
+
 def test_a_path_holds_under_its_configured_name_and_domains_on_request(agency: Served) -> None:
     agency("import", agency.save(PEOPLE), *options(agency, "acme"))
     other = agency.save("email\ncy@x.example\nann@x.example\n")
@@ -71,7 +82,7 @@ def test_a_path_holds_under_its_configured_name_and_domains_on_request(agency: S
         (("--hold-domains",), "--hold-domains: needs a hold, got nothing; pass --hold 7776000 (90 days), too"),
         (("--hold", "0d"), "--hold: expected a period of more than 0 seconds, got 0.0; pass a longer one, or omit it"),
         (("--hold", "90d", "--held-by", "all"), "--held-by all: no ledger is configured for cold; add ledger = "),
-        (("--hold", "90d", "--held-by", "retale"), "retale does not exist; correct the path, or import a file without rows into"),
+        (("--hold", "90d", "--held-by", "retale"), "--held-by retale: does not exist; correct the path or the name"),
         (("--hold", "90d", "--held-by", "people.csv"), "people.csv is not a ledger; pass the path of a ledger"),
         (("--hold", "90d", "--held-by", "s3://b/x"), "--held-by: expected ledgers in files, which can be locked, got s3://b/x;"),
         (("--hold", "90d", "--held-by", "new.csv", "--rejects", "new.csv"), "are the same file; pass another path to --rejects"),

@@ -416,7 +416,7 @@ async def test_ledgers_that_cannot_hold_are_refused_before_anything_is_sent(agen
     (tmp_path / "text").write_text("no ledger")
     (tmp_path / "closed").mkdir()
     wrong = {
-        "none": "none does not exist; correct the path, or import a file without rows into it once, which creates it",
+        "none": "none does not exist; restore it, correct the path, or import a file without rows into it once, which creates it",
         "run.db": "run.db is a journal, not a ledger; pass it as journal=, or pass the path of a ledger",
         "text": "text is not a ledger; pass the path of a ledger",
     }
