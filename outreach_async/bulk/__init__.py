@@ -153,13 +153,11 @@ is resumed with its outcomes. Any other file is refused.
 
 Whom not to write to
 --------------------
-`exclude` names people to whom nothing is sent: e-mails, domains, lists
-(`Exclusions`), or a function that decides for each e-mail. Their rows are
-`excluded`, and `error` has the reason. `importer.read_exclusions` reads a
-list from a file. The lists are no part of the run: a row is compared just
-before it would be sent, so a resumed run may exclude others. A row that an
-earlier process may have sent before its person was listed is `unknown`,
-and is not sent again. What a ledger knows of the person stays.
+Rows of people in `exclude` are `excluded`: see
+`outreach_async.guides.excluding`. The lists are no part of the run: a row
+is compared just before it would be sent, so a resumed run may exclude
+others. A row that an earlier process may have sent before its person was
+listed is `unknown`, and is not sent again.
 
 Repeated e-mails
 ----------------

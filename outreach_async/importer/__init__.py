@@ -179,10 +179,8 @@ ann, bo = file.rows(columns, checks=["cells=off", "consent=off"])
 print(ann["work_phone"], bo["email"])  # -> 4.4E+11 bo@acme.example
 ```
 
-Other people who must not be written to are in lists: see
-`read_exclusions`, and `exclude` of `create_many`. `add_exclusions` adds
-people to a list that keeps no address, so that somebody who asked to be
-forgotten is never imported again.
+Other people who must not be written to are in lists, which
+`read_exclusions` reads: see `outreach_async.guides.excluding`.
 
 Gate
 ----

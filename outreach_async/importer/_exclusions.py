@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from secrets import token_hex
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 from outreach_async._plumbing import contact_key, is_blank, show_name
 from outreach_async.bulk import Exclusions
@@ -107,7 +108,18 @@ def _read_key(path: str | Path) -> bytes | None:
 
 def read_entries(path: Path) -> Iterator[tuple[str, str]]:
     """Yield the entries, each with its place."""
-    source, header_row = ByteSource.of(path), None
+    try:
+        yield from _read_entries(ByteSource.of(path))
+    except InvalidRequest as error:
+        what, _, remedy = str(error).rpartition("; ")
+        if "--" not in remedy:
+            raise
+        # The options of the command say how its input is read, and not a list.
+        raise InvalidRequest(f"{what}; save the list in UTF-8, as CSV with the column names in the first line") from None
+
+
+def _read_entries(source: ByteSource) -> Iterator[tuple[str, str]]:
+    header_row = None
     with source.open_unpacked() as file:
         is_text = detect_by_content(file.read(512)) == "csv"
     if is_text:
@@ -120,23 +132,26 @@ def read_entries(path: Path) -> Iterator[tuple[str, str]]:
             yield from ((f"line {number}", each) for number, line in chain([first], lines) for each in _split(line))
             return
         header_row = first[0] if first[0] > 1 else None
-    yield from _read_table(path, header_row)
+    yield from _read_table(source, header_row)
 
 
-def _read_table(path: Path, header_row: int | None) -> Iterator[tuple[str, str]]:
-    table = open_file(path, header_row=header_row)
+def _read_table(source: ByteSource, header_row: int | None) -> Iterator[tuple[str, str]]:
+    opened: Any = SimpleNamespace(name=source.name, open=source.stored.open)  # a pipe can be read only once
+    table = open_file(opened, header_row=header_row)
     names = [_NUMBER.sub("", header) for header in table.headers]
     decisions = ColumnMapper.of(names, {}, ()).decide_all(names)
     emails = [at for at, decision in enumerate(decisions) if decision and decision[0] == "email"]
     domains = [at for at, name in enumerate(names) if fold_name(name) in _DOMAINS]
     if not emails and not domains:
         got = f"got {', '.join(map(show_name, filter(None, table.headers[:5])))}"
-        raise InvalidRequest(f"{path}: expected an e-mail or a domain, or a column named E-mail or Domain, {got}; correct it")
+        raise InvalidRequest(
+            f"{source.name}: expected an e-mail or a domain, or a column named E-mail or Domain, {got}; correct it"
+        )
     for line, cells, fault in table.records():
         if cells and _COMMENT.match(cells[0]) and not any(map(str.strip, cells[1:])):
             continue
         if fault is not None:
-            raise InvalidRequest(f"{path}, {table.unit} {line}: {fault}")
+            raise InvalidRequest(f"{source.name}, {table.unit} {line}: {fault}")
         for columns in emails, domains:
             given = [cells[at] for at in columns if at < len(cells)]
             if filled := [cell for cell in given if "@" in cell or not is_blank("email", cell)]:  # the first check is fast

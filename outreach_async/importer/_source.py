@@ -211,7 +211,7 @@ class ByteSource:
     name: str
     path: Path | None
     is_gzip: bool
-    _stored: StoredFile | SharedFile
+    stored: StoredFile | SharedFile
     _end: int | None = None
     """The number of bytes of text, if others follow."""
 
@@ -261,7 +261,7 @@ class ByteSource:
 
     @contextmanager
     def open_raw(self) -> Iterator[BinaryIO]:
-        with translate_read_errors(self.name), self._stored.open() as file:
+        with translate_read_errors(self.name), self.stored.open() as file:
             yield file
 
     @contextmanager
@@ -275,7 +275,7 @@ class ByteSource:
     def lend_descriptor(self) -> Iterator[int]:
         """Yield a file descriptor with which another process can read the stored bytes, after a seek to the start."""
         with translate_read_errors(self.name), ExitStack() as stack:
-            stored = self._stored
+            stored = self.stored
             if not isinstance(stored, SharedFile):  # another process can read a copy
                 stored = StreamCopy(stack.enter_context(stored.open()))
             yield stack.enter_context(stored.lend_descriptor())

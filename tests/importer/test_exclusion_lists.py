@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import stat
 from io import BytesIO
 from pathlib import Path
@@ -95,6 +96,31 @@ def test_a_list_that_cannot_be_read_completely_is_refused(tmp_path: Path, conten
     with pytest.raises(InvalidRequest) as caught:
         read_exclusions(path)
     assert str(caught.value).replace(f"{path}: ", "").replace(f"{path}, ", "").startswith(message.format(path=path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("list.csv", "E-mail;Name\nann@x.example;Müller\n".encode("cp1252")),
+        ("list.txt", "ann@x.example\n".encode("utf-16-le")),
+        ("list.csv", b"Our customers\nE-mail,Name,City\nann@x.example,Ann,Rome\nbo@x.example,Bo,Bern\n"),
+        ("list.xlsx", b"E-mail\nann@x.example\n"),
+    ],
+)
+def test_the_remedy_of_a_list_in_another_form_is_to_save_it_in_a_known_one(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InvalidRequest, match=r"; save the list in UTF-8, as CSV with the column names in the first line$"):
+        read_exclusions(tmp_path / name)
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="a shell has no process substitution here")
+@pytest.mark.parametrize("content", [b"E-mail,Domain\nann@x.example,\n", b"ann@x.example\n"])
+def test_a_list_may_be_what_another_program_writes(content: bytes) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    assert {*read_exclusions(f"/dev/fd/{reader}").find(ROWS)} == {0}
+    os.close(reader)
 
 
 def test_a_list_that_does_not_exist_is_refused(tmp_path: Path) -> None:
