@@ -120,7 +120,7 @@ class GateReport:
             try:
                 report.require(0.03)
             except BulkStopped as error:
-                print(error)  # -> max_risk: expected at most 3% risky rows, got 1 of 2 (50%: 1 role); nothing was sent; ...
+                print(error)  # -> max_risk: expected at most 3% risky rows, got 1 of 2 (50%: 1 role); nothing is sent; ...
             ```
         """
         if not 0 <= max_risk <= 1:
@@ -128,7 +128,7 @@ class GateReport:
         if self.risk > max_risk:
             reasons = ", ".join(f"{self.counts[name]:,} {name.replace('_', ' ')}" for name in _RISKY if self.counts[name])
             got = f"{len(self.findings):,} of {self.rows:,} ({self.risk * 100:.3g}%: {reasons})"
-            text = f"max_risk: expected at most {max_risk * 100:.3g}% risky rows, got {got}; nothing was sent"
+            text = f"max_risk: expected at most {max_risk * 100:.3g}% risky rows, got {got}; nothing is sent"
             raise BulkStopped(f"{text}; {remedy}, or pass a larger max_risk=")
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,6 +162,9 @@ class Gate:
         deadline: Seconds for all look-ups; one takes at most 5, and is
             repeated once. A domain without an answer is unknown.
 
+    Raises:
+        InvalidRequest: `mx` needs the extra `gate`, or is not valid.
+
     Example:
         ```python
         Path("bounced.csv").write_text("bo@acme.example")
@@ -173,6 +176,11 @@ class Gate:
     mx: bool | str = False
     bounced: Sequence[Exclusions] = ()
     deadline: float | None = 300.0
+    _resolver: Any = attrs.field(init=False, eq=False, repr=False)
+
+    @_resolver.default
+    def _create_resolver(self) -> Resolver | None:  # before a large file is read
+        return _create_resolver(self.mx) if self.mx else None
 
     async def assess(self, emails: Iterable[str], statuses: Iterable[str] = (), column: str = "status") -> GateReport:
         """Return what the addresses are. Nothing is sent to them.
@@ -184,8 +192,7 @@ class Gate:
             column: Name of the column of the statuses, for reasons.
 
         Raises:
-            InvalidRequest: `mx` needs the extra `gate`, or is not valid;
-                or `statuses` has another length than `emails`.
+            InvalidRequest: `statuses` has another length than `emails`.
 
         Example:
             ```python
@@ -193,13 +200,12 @@ class Gate:
             print(report.findings)  # -> [(0, 'error', "gate: column 'status' says 'invalid'")]
             ```
         """
-        resolver = _create_resolver(self.mx) if self.mx else None
         judged = _Judged([*emails], [*map(sys.intern, statuses)], column, self.bounced)
         if (got := len(judged.verdicts)) != (expected := len(judged.emails)):
             raise InvalidRequest(f"statuses: expected {expected:,}, one for each e-mail, got {got:,}; pass '' for an unknown one")
         await anyio.to_thread.run_sync(judged.find_bad)
-        if resolver is not None:
-            await judged.look_up(resolver, require_seconds("deadline", self.deadline))
+        if self._resolver is not None:
+            await judged.look_up(self._resolver, require_seconds("deadline", self.deadline))
         return await anyio.to_thread.run_sync(judged.judge)
 
 

@@ -40,7 +40,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent_and_lists_the_risky_rows
     done = served(*given)
     assert done.code == 3
     assert served.service.contacts("space_1") == []
-    what = "--max-risk: expected at most 3% risky rows, got 2 of 5 (40%: 1 disposable, 1 role); nothing was sent"
+    what = "--max-risk: expected at most 3% risky rows, got 2 of 5 (40%: 1 disposable, 1 role); nothing is sent"
     assert f"{what}; {findings} lists them; correct or remove them, or pass a larger --max-risk\n" in done.err
     rows = [row for row in csv.DictReader(findings.read_text(encoding="utf-8").splitlines()) if row["check"] == "gate"]
     assert [(row["line"], row["level"], row["value"]) for row in rows] == [
@@ -48,7 +48,7 @@ def test_a_budget_stops_the_run_before_anything_is_sent_and_lists_the_risky_rows
         ("5", "warn", "cy@x.mailinator.com"),
     ]
     remedied = (*given[:-2], "--force")
-    assert "; nothing was sent; add --findings FILE to list them; correct" in served(*remedied).err
+    assert "; nothing is sent; add --findings FILE to list them; correct" in served(*remedied).err
     assert served(*(each.replace("3%", "0.4") for each in given)).code == 3  # because of the row without an e-mail
     assert len(served.service.contacts("space_1")) == 5
 

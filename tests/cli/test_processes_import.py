@@ -76,7 +76,7 @@ def test_processes_withhold_what_one_process_withholds(tmp_path: Path, monkeypat
                 "--max-risk",
             ]
             stopped = shell(*command(connection, tmp_path, *own, "4%"))
-            assert "expected at most 4% risky rows, got 2 of 42 (4.76%: 1 invalid, 1 role); nothing was sent" in stopped.err
+            assert "expected at most 4% risky rows, got 2 of 42 (4.76%: 1 invalid, 1 role); nothing is sent" in stopped.err
             done = shell(*command(connection, tmp_path, *own, "5%"))
         report = json.loads(done.out.splitlines()[-1])
         said.append((stopped.code, done.code, report["gate"], report["outcomes"]["excluded"], report["outcomes"]["added"]))

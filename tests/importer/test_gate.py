@@ -183,7 +183,7 @@ async def test_a_budget_allows_its_share_and_no_more() -> None:
         ["info@a.example", "x@@a.example", "x@mailinator.com", *(f"ann{at}@a.example" for at in range(97))]
     )
     report.require(0.03)
-    reasons = re.escape("expected at most 2.9% risky rows, got 3 of 100 (3%: 1 invalid, 1 disposable, 1 role); nothing was sent")
+    reasons = re.escape("expected at most 2.9% risky rows, got 3 of 100 (3%: 1 invalid, 1 disposable, 1 role); nothing is sent")
     with pytest.raises(BulkStopped, match=reasons):
         report.require(0.029)
 
