@@ -53,12 +53,13 @@ _TICK: Final = 1_000_000_000
 """Nanoseconds within which two changes of a file may have the same time."""
 _PAUSE: Final = 0.01
 _MAX_PAUSES: Final = 6_000
+_PART: Final = 5_000  # rows that are read at a time, so that they take little memory
 _FRESH: Final = "FROM entry WHERE run IN (SELECT value FROM json_each(?))"
 _SELECT_CONTACTS: Final = f"SELECT key >> {CAMPAIGN_BITS}, target, run {_FRESH} ORDER BY key"
 _SELECT_DOMAINS: Final = f"SELECT domain, target, max(run) {_FRESH} GROUP BY domain, target"
 _SELECT_SENT: Final = f"""
     SELECT key, digest, sent.target, domain, seq, status, id_1, id_2, attempts, possible
-    FROM (SELECT * FROM sent WHERE seq >= ? AND crc = {SENT_SUM}) AS sent LEFT JOIN outcome USING (seq)
+    FROM (SELECT * FROM sent WHERE seq >= ? AND crc = {SENT_SUM} ORDER BY seq LIMIT {_PART}) AS sent LEFT JOIN outcome USING (seq)
 """  # noqa: S608 - names of this package
 
 
@@ -135,7 +136,7 @@ class _Ledger:
             if run is not None and run.number > header.merged:
                 seen = self._seen if is_known else 0
                 rows = db.execute(_SELECT_SENT, (seen,)).fetchall()
-                records.require(len(rows) == metadata["marked"] - seen, "rows that were marked are missing")
+                records.require(len(rows) == min(metadata["marked"] - seen, _PART), "rows that were marked are missing")
             return header, run, targets, indexes, rows, find_possibly_sent(metadata)
 
         header, run, targets, indexes, rows, possibly_sent = query(read)
@@ -152,6 +153,8 @@ class _Ledger:
                 self._start(targets[entry.target].workspace)
                 self._contacts.add(entry.contact, targets[entry.target], run.at)
                 self._domains.add(entry.domain, targets[entry.target], run.at)
+        if len(rows) == _PART:
+            self.load(query, since)
         return indexes is not None or bool(rows)
 
     def _start(self, workspace: str | None) -> Any:

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import shutil
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -41,6 +42,8 @@ from outreach_async.fake import FakeTransport
 from outreach_async.models import Target
 from outreach_async.store import Store
 from outreach_async.store._holds import Holds
+from outreach_async.store._schema import SENT_SUM
+from outreach_async.store._writer import Transaction
 
 DAY: Final = 86_400.0
 START: Final = 1_790_812_800.0  # 2026-10-01
@@ -196,6 +199,13 @@ async def test_the_marks_of_a_run_that_was_killed_hold_until_it_is_merged(agency
     for name in "a.ledger", "a.ledger-wal":
         shutil.copy(killed / name, tmp_path / name)
     assert agency.ledgers["a"].contacts().pending
+    with closing(sqlite3.connect(tmp_path / "a.ledger")) as db, db:  # it has marked so many rows that they are read in parts
+        numbers = "WITH RECURSIVE number(seq) AS (VALUES (2) UNION ALL SELECT seq + 1 FROM number WHERE seq < 5999)"
+        rows = "SELECT number.seq AS seq, key, digest, target, domain FROM number, sent WHERE sent.seq = 0"
+        db.execute(f"INSERT INTO sent SELECT *, {SENT_SUM} FROM ({numbers} {rows})")  # noqa: S608 - names of this test
+        Transaction(db).set_metadata(marked=6000)
+    assert await agency.hold("b", [ANN, BO]) == [HELD, HELD]
+    shutil.copy(killed / "a.ledger", tmp_path / "a.ledger")
     assert await agency.hold("b", [ANN, BO]) == [HELD, "added"]
     assert await agency.hold("a", [ANN]) == ["overwriten"]
 
