@@ -113,11 +113,14 @@ class _Ledger:
         now, states = time.time_ns(), sqlite.read_file_states(self.path)
         if states == self._states or (not self._header.secret and states[0][0] is None):  # it has no run yet
             return False
-        with _told_as_holder(str(self.path)):
-            is_new = self.load(lambda query: sqlite.query_journal(self.path, query, "ledger")[0], since)
-            if address not in {None, self._header.address}:
-                of = f"the service at {self._header.address}, not to that at {address}"
-                raise InvalidRequest(f"ledger: {self.path} belongs to {of}; pass ledgers of one service")
+        try:
+            with translate_ledger_errors(str(self.path)):
+                is_new = self.load(lambda query: sqlite.query_journal(self.path, query, "ledger")[0], since)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"held_by: {str(error).removeprefix('ledger: ')}") from error
+        if address not in {None, self._header.address}:
+            of = f"the service at {self._header.address}, not to that at {address}"
+            raise InvalidRequest(f"held_by: {self.path} belongs to {of}; pass ledgers of one service")
         self._states = states if max(at for _, _, at in states) < now - _TICK else None
         return is_new
 
@@ -235,7 +238,7 @@ class Holds:
             if not path.exists() and path != self._own.path and not is_new:
                 remedy = "restore it, correct the path, or import a file without rows into it once, which creates it"
                 raise InvalidRequest(f"held_by: {path} does not exist; {remedy}")
-            with _told_as_holder(str(path)):
+            with translate_ledger_errors(str(path)):
                 sqlite.require_lockable(str(path))
         self._refresh()
         if claims:
@@ -282,7 +285,7 @@ class Holds:
     def _lock(self, path: str) -> int:
         """Lock a file beside a ledger, which is never removed. Return its descriptor."""
         for _ in range(_MAX_PAUSES):
-            with _told_as_holder(path), ExitStack() as stack:
+            with translate_ledger_errors(path), ExitStack() as stack:
                 stack.callback(os.close, descriptor := os.open(path, sqlite.OPEN_FLAGS | os.O_CREAT, 0o600))
                 with suppress(BlockingIOError):
                     sqlite.fcntl.flock(descriptor, sqlite.fcntl.LOCK_EX | sqlite.fcntl.LOCK_NB)
@@ -300,15 +303,6 @@ def _to_path(field: str, place: Any) -> Path:
         got = f"expected ledgers in files, which can be locked, got {os.fspath(location)}"
         raise InvalidRequest(f"{field}: {got}; keep ledgers that hold each other in files on a disk of one machine")
     return Path(os.path.realpath(location))
-
-
-@contextmanager
-def _told_as_holder(path: str) -> Iterator[None]:
-    try:
-        with translate_ledger_errors(path):
-            yield
-    except InvalidRequest as error:
-        raise InvalidRequest(f"held_by: {str(error).removeprefix('ledger: ')}") from error
 
 
 @cache

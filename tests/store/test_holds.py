@@ -477,3 +477,21 @@ async def test_a_run_without_rows_counts_what_it_would_hold(agency: Agency, tmp_
         assert [str(outcome.error)[:12] for outcome in found] == ["held by acme", "ledger: the "]
         assert (counts.held, counts.excluded, counts.new) == (1, 1, 1)
     assert names_in(tmp_path) == names
+
+
+@virtual_time
+async def test_of_runs_at_the_same_moment_one_sends_to_a_domain(agency: Agency) -> None:
+    results = dict[str, set[str]]()
+
+    async def run(name: str) -> None:
+        rows = [{"email": f"{name}{number}@acme.example"} for number in range(6)]
+        results[name] = {*await agency.hold(name, rows, Watched(agency, 0), concurrency=2, hold_domains=True)}
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(run, "a")
+        group.start_soon(run, "b")
+    assert sorted(labels == {"added"} for labels in results.values()) == [False, True]
+    assert all(
+        label.startswith("acme.example is held by ") or label == "added" for labels in results.values() for label in labels
+    )
+    assert len(agency.fake.contacts(SPACE)) == 6
