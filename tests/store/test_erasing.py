@@ -16,14 +16,17 @@ from random import Random
 from secrets import token_hex
 from typing import Any
 
+import anyio
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.crashes import memory
 from support.erasures import ANN, QuotingService, find_traces, unpacked
-from support.journal import content_of, copy_of
-from support.runs import client, outcomes_of
+from support.examples import scaled
+from support.journal import MEDIA, content_of, copy_of, new_journal
+from support.runs import client, drain, outcomes_of
 from support.s3 import environment, serve_s3
-from support.time import virtual_time
+from support.time import ALLOW_LOOP_FIXTURE, virtual_time
 from tools.journal_child import outcome
 
 from outreach_async import ContactOutcome, JournalError, Outcome
@@ -181,6 +184,46 @@ async def test_an_erased_row_that_may_have_been_sent_is_unknown(journal: Store, 
     found = await send(service, [], journal=killed, spool=True, resume=True)
     assert (found[0].status, found[0].certain) == (Outcome.UNKNOWN, False)
     assert service.emails == [BO, CY]
+
+
+@virtual_time
+@pytest.mark.thorough
+@settings(max_examples=scaled(12), suppress_health_check=ALLOW_LOOP_FIXTURE)
+@given(
+    st.sampled_from(MEDIA),
+    st.lists(st.sampled_from([ANN, ANN.upper(), BO, CY]), min_size=1, max_size=8),
+    st.sampled_from(["serial", "error", "first", "last", "coalesce"]),
+    st.integers(0, 6),
+)
+async def test_a_run_goes_on_without_the_people_and_the_others_are_as_before(
+    medium: str, emails: list[str], repeats: str, answers: int
+) -> None:
+    rows = [{"email": email, "city": str(at)} for at, email in enumerate(emails)]
+    options: dict[str, Any] = {"spool": True, "repeats": repeats, "duplicates": "overwrite"}
+    with memory() as folder:
+        sent, found = dict[str, list[str]](), dict[str, list[ContactOutcome]]()
+        for name in ("erased", "kept"):
+            (copies := folder / name).mkdir()
+            service, journal = QuotingService(answers=answers), new_journal(medium, folder, f"of {name}")
+            async with (
+                client(service).contacts.create_many(rows, journal=journal, concurrency=1, **options) as run,
+                anyio.create_task_group() as group,
+            ):
+                group.start_soon(drain, run, [])
+                with anyio.move_on_after(60):  # unless the run ends before
+                    await service.hung.wait()
+                killed = copy_of(journal, copies)
+                group.cancel_scope.cancel()
+            if name == "erased":
+                erase_ann(killed)
+            service = QuotingService()
+            await send(service, [], journal=killed, resume=True, **options)
+            sent[name], found[name] = service.emails, [*killed.outcomes()]
+        assert find_traces(folder / "erased", ANN) == []
+        assert sent["erased"] == [email for email in sent["kept"] if email in {BO, CY}]
+        assert [each.index for each in found["erased"]] == [*range(len(rows))]
+        pairs = [pair for pair in zip(*found.values(), strict=True) if emails[pair[0].index] in {BO, CY}]
+        assert all((one.status, one.repeats) == (other.status, other.repeats) for one, other in pairs)
 
 
 @virtual_time
