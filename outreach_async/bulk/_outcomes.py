@@ -35,8 +35,8 @@ class ContactOutcome:
             dict. Values that are normalised are those that are sent.
         status: The status in the service's last response, or one of the
             values of `Outcome` that a run determines. A row is `excluded`
-            if reading it raises `Excluded`, or if `exclude` has its
-            e-mail; its `error` then has the reason.
+            if reading it raises `Excluded`, if `exclude` has its e-mail,
+            or if a ledger holds it; its `error` then has the reason.
         id: Id of the contact; `None` if the service returned none.
         possible: Every outcome that is consistent with what is known about
             the attempts.
@@ -258,7 +258,7 @@ class LedgerCounts:
         unchanged: Rows not sent, because the contact has their values.
         excluded: Rows that are not sent, because the person must not be
             written to. What the ledger knows of the contact stays.
-        held: The excluded rows of contacts that a hold keeps.
+        held: The excluded rows of people whom a ledger holds.
         gated: The excluded rows that a gate withheld.
         gone: Contacts of the ledger that the input does not have; `None`
             until the run has finished the whole input.
