@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any, Final, TypeVar
@@ -77,7 +78,8 @@ def require_time(name: str, value: object) -> float:
 
 def require_at_least(name: str, low: int, value: _Number) -> _Number:
     given: object = value
-    if not isinstance(given, int | float) or not low <= value < MAX_INTEGER:
+    is_huge = isinstance(given, int) and given > MAX_INTEGER
+    if not isinstance(given, int | float) or not low <= value < math.inf or is_huge:
         raise InvalidRequest(
             f"{name}: expected a finite number of at least {low}, got {shown(value)}; use a number in this range"
         )

@@ -147,8 +147,8 @@ class RateLimit:
     def __attrs_post_init__(self) -> None:
         require_types(RateLimit, attrs.asdict(self, recurse=False))
         require_at_least("limit", 0, self.limit)
-        if not require_at_least("per", 0, self.per):
-            raise InvalidRequest("per: expected more than 0 seconds, got 0; pass the length of a window, such as 60")
+        if not self.per > 0:
+            raise InvalidRequest(f"per: expected more than 0 seconds, got {shown(self.per)}; pass a number such as 60")
 
 
 def _validate_knob(behaviour: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -106,7 +106,7 @@ def test_a_function_cannot_be_written(behaviour: Behaviour) -> None:
         ("[auth]\ntokens = 'abc'", "auth.tokens: expected `array`, got `str`"),
         ("[rate_limit]\nlimit = '5'", "rate_limit.limit: expected `int`, got `str`"),
         ("[rate_limit]\nlimit = 5\nper = true", "rate_limit.per: expected `float`, got `bool`"),
-        ("[rate_limit]\nlimit = 5\nper = 0", "'per' must be > 0"),
+        ("[rate_limit]\nlimit = 5\nper = 0", "per: expected more than 0 seconds, got 0"),
         ("undecided = 5", "undecided: expected a table"),
         ("[undecided]\npast_end = []", "undecided.past_end: expected a non-empty list of values"),
         ("[undecided]\npast_end = 'clamp'", "undecided.past_end: expected a non-empty list of values"),
