@@ -103,7 +103,7 @@ class Exclusions:
                 self._hashes[self._hash(_encode(f"@{domain}"))] = reason
         else:
             got = repr(shorten(text, 80)) if isinstance(given, str) else type_name(given)
-            remedy = _READ_FILE if _FILE.fullmatch(text) else "correct or remove the entry"
+            remedy = _READ_FILE if isinstance(given, PathLike) or _FILE.fullmatch(text) else "correct or remove the entry"
             raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got {got}; {remedy}")
 
     def add_email(self, email: str, reason: str = "") -> None:

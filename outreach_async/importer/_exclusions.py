@@ -33,7 +33,8 @@ def read_exclusions(path: str | Path) -> Exclusions:
     It is a file as `open_file` reads it, with columns of e-mails, or of
     domains for rows without an e-mail; or text with an e-mail, a domain or
     a mark a line. Blank lines and lines that begin with `#` are skipped.
-    The key of marks is in the file `PATH.key`; see `add_exclusions`.
+    Each row excludes its person, whatever its other columns say. The key
+    of marks is in the file `PATH.key`; see `add_exclusions`.
 
     Raises:
         InvalidRequest: The list or its key cannot be read, or a line is

@@ -95,6 +95,7 @@ READ = 'to exclude the entries of a file, pass importer.read_exclusions("blocked
         (3, f"expected e-mails and domains, Exclusions or a function, got int; {READ}"),
         (["a.example", "blocked.csv"], f"expected an e-mail or a domain, got 'blocked.csv'; {READ}"),
         (["a.example", "lists/blocked"], f"expected an e-mail or a domain, got 'lists/blocked'; {READ}"),
+        ([Path("blocked")], f"expected an e-mail or a domain, got PosixPath; {READ}"),
         (["ann"], "expected an e-mail or a domain, got 'ann'; correct or remove the entry"),
         ([float("nan")], "expected an e-mail or a domain, got float; correct or remove the entry"),
         (["a" * 64], "expected an e-mail or a domain, got a mark; pass the key of the list as key="),
