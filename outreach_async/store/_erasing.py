@@ -70,8 +70,8 @@ class People:
         self.keys = [*dict.fromkeys(map(contact_key, self.emails))]
         texts = {form for key in (*self.keys, *map(str.lower, ids)) for form in (key, json.dumps(key, ensure_ascii=False)[1:-1])}
         either = "|".join(re.escape(text).replace("@", "(?:@|%40)") for text in sorted(texts))
-        # In JSON, a line break before an address is an "n" or an "r".
-        self._named = re.compile(rf"(?:(?<![\w.+-])|(?<=\\[nrt]))(?:{either})(?![\w-]|\.\w)")
+        # In JSON, a line break before an address is an "n" or an "r". An apostrophe may quote an address, or be a part of it.
+        self._named = re.compile(rf"(?:(?<![\w.+-])(?<!\w')|(?<=\\[nrt]))(?:{either})(?![\w-]|\.\w)")
 
     def named_in(self, text: str) -> bool:
         r"""Return whether a text has one of the e-mails or ids, in any case.
@@ -85,6 +85,7 @@ class People:
         """
         if "\\u" in text:
             text = _ESCAPED.sub(lambda code: chr(int(code[1], 16)), text)
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # a character may have two codes
         return self._named.search(text.lower()) is not None
 
 

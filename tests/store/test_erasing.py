@@ -381,7 +381,13 @@ FORMS: list[Callable[[str], str]] = [
 def test_a_person_is_found_in_a_text_and_others_are_not(local: str, form: Callable[[str], str]) -> None:
     people = People([f"{local}@company.example"])
     assert people.named_in(form(f"{local}@company.example"))
-    for other in (f"x{local}@company.example", f"{local}@company.example.org", f"{local}@company.examples", f"{local}@company"):
+    for other in (
+        f"x{local}@company.example",
+        f"o'{local}@company.example",
+        f"{local}@company.example.org",
+        f"{local}@company.examples",
+        f"{local}@company",
+    ):
         assert not people.named_in(other)
 
 
