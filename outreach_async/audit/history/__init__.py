@@ -522,6 +522,8 @@ class History:
 
         Example:
             ```python
+            from outreach_async.store import People
+
             print(history.erase(People(["bob@north.example"])) > 0, history.daily("mailbox")[-1].name)  # -> True erased
             ```
         """
