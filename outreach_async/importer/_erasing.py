@@ -54,7 +54,8 @@ def erase_rows(path: str | os.PathLike[str], people: People, *, dry_run: bool = 
 
     Example:
         ```python
-        people = People(["ann@company.example"])
+        Path("asked.txt").write_text("ann@company.example\n")
+        people = read_people("asked.txt")
         Path("rejects.csv").write_text("E-mail,_row,_code,_field,_message,_text\nANN@company.example,2,rejected,,,\n")
         print(erase_rows("rejects.csv", people), Path("rejects.csv").read_text().strip())
         # -> 1 E-mail,_row,_code,_field,_message,_text
