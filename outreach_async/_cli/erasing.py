@@ -10,6 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -223,8 +224,8 @@ def _print(screen: Screen, record: _Record, people: People, *, is_done: bool) ->
 
     removed = [{**each, "path": mask(each["path"])} for each in record.removed]
     left = {mask(path): mask(reason) for path, reason in record.left.items()}
-    names, contacts = [*map(mask, people.emails)], sorted(record.contacts)
-    screen.print_line(f"{'Erased' if is_done else 'Would erase'}: {', '.join(names)}")
+    names, contacts, at = [*map(mask, people.emails)], sorted(record.contacts), datetime.now(UTC)
+    screen.print_line(f"{'Erased' if is_done else 'Would erase'}: {', '.join(names)} ({at:%Y-%m-%d %H:%M} UTC)")
     rows = [(each["path"], each["kind"], ", ".join(f"{what}: {n:,}" for what, n in each["counts"].items())) for each in removed]
     if rows:
         screen.print_table(["path", "kind", "removed"], rows)
@@ -236,6 +237,7 @@ def _print(screen: Screen, record: _Record, people: People, *, is_done: bool) ->
     return {
         "people": names,
         "done": is_done,
+        "at": at.isoformat(timespec="seconds"),
         "removed": removed,
         "left": [{"path": path, "reason": reason} for path, reason in left.items()],
         "contacts": [{"workspace": workspace, "id": id_} for workspace, id_ in contacts],

@@ -12,6 +12,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -94,6 +95,7 @@ def test_nothing_is_left_but_in_files_of_others(shell: Shell, folder: Path) -> N
     assert {each["workspace"] for each in record["contacts"]} == {"space_1"}
     assert ANN.lower() not in json.dumps(record, ensure_ascii=False).lower()
     assert record["people"] == ["A**@COMPANY.EXAMPLE", "a**@one.example"]
+    assert datetime.fromisoformat(record["at"]) <= datetime.now(UTC)
     (folder / "people.csv").unlink()
     code, record = shell.json("erase", ANN, BOX, "--path", str(folder), "--yes")
     assert (code, record["removed"], record["left"]) == (0, [], [])
