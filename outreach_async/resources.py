@@ -424,7 +424,7 @@ class Contacts(_Resource):
                 this.
             hold: Period in seconds or as a `timedelta`. A row of a person
                 to whom the ledger has sent within it is `excluded`, unless
-                that was for the row's own campaign and workspace.
+                it updates the person in the same campaign and workspace.
             held_by: Ledgers that also hold the people to whom they have
                 sent: paths, or a mapping of paths to names, which need not
                 exist before their first run. Of runs whose ledgers hold

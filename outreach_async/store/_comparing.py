@@ -471,7 +471,7 @@ class Comparer:
             return None
         row = row or self._parser.parse(rows.first + position, rows.originals[position])
         if isinstance(row, ParsedRow):
-            if self.holds is not None and (held := self.holds.claim(row)) is not None:
+            if self.holds is not None and (held := self.holds.claim(row, is_new=change is RowChange.NEW)) is not None:
                 return self._hold(row, held)
             # An attempt of an earlier run may have added the contact, so the answer cannot prove that it existed before.
             row.maybe_sent = change is RowChange.UNCERTAIN

@@ -252,9 +252,9 @@ class Holds:
         """Read the ledger of the run, whose earlier runs are merged."""
         self._own.load(query, self._now - self._period)
 
-    def claim(self, row: ParsedRow) -> Excluded | None:
-        """Return why a row is held. If it is not, it holds the rows of other targets in the run."""
-        if (held := self._find(row)) is None:
+    def claim(self, row: ParsedRow, *, is_new: bool) -> Excluded | None:
+        """Return why a new row is held. If it is not, it holds the rows of other targets in the run, as an update does."""
+        if (held := self._find(row) if is_new else None) is None:
             self._own.add(_person_of(row), row.target, self._now)
         return held
 

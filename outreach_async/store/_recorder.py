@@ -42,7 +42,7 @@ from outreach_async.bulk._stream import MAX_BATCH_BYTES, cancelled_from_inside, 
 from outreach_async.errors import Excluded, InvalidRequest, JournalError
 from outreach_async.store._comparing import BATCH_SIZE, Comparer
 from outreach_async.store._holds import Holds, Place
-from outreach_async.store._ledgers import LedgerRun, start_run, translate_ledger_errors
+from outreach_async.store._ledgers import LedgerRun, RowChange, start_run, translate_ledger_errors
 from outreach_async.store._records import OTHER_JOURNAL, Earlier, Identity, MarkedWindow
 from outreach_async.store._store import Changed, Comparison, Store, read_clock
 from outreach_async.store._writer import JournalWriter, WriterThread
@@ -477,7 +477,7 @@ class LedgerFeed(WindowedFeed):
     def _mark(self) -> Mapping[int, ContactOutcome]:
         """Mark the rows that are about to be sent. Return the outcomes of those that turn out to be held, by their index."""
         comparer, first = self.comparer, self._marked_count
-        rows = [each.row for each in comparer.marked]
+        rows = [each.row for each in comparer.marked if each.change is RowChange.NEW]
         with ExitStack() as stack:
             found = stack.enter_context(comparer.holds.confirmed(rows)) if comparer.holds else {}
             held = comparer.withdraw(found) if found else {}
