@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime
 from functools import lru_cache
 from inspect import unwrap
 from os import PathLike, fspath
@@ -36,7 +37,7 @@ def require_encodable(field: str, value: str) -> None:
         raise InvalidRequest(f"{field}: expected valid Unicode, got {got}; decode the input with the correct encoding") from None
 
 
-def require_types(function: Any, given: Mapping[str, object]) -> None:
+def require_types(function: Any, given: Mapping[str, object], *, any_text: bool = False) -> None:
     """Check the types of arguments by the annotations of a public function: `require_types(plan, locals())` is its first line."""
     for name, kind in _hints(function).items():
         value = given.get(name, _MISSING)
@@ -46,7 +47,7 @@ def require_types(function: Any, given: Mapping[str, object]) -> None:
                 isinstance(value, Collection) and not isinstance(value, str | bytes) and f"{type_name(value)} with other items"
             )
             raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {number or items or type_name(value)}; pass one")
-        if isinstance(value, str):
+        if isinstance(value, str) and not any_text:
             require_encodable(name, value)
         if isinstance(value, str | PathLike) and {PathLike, Path} & {
             get_origin(each) or each for each in (kind, *get_args(kind))
@@ -80,6 +81,8 @@ def _accepts(kind: Any, value: Any) -> bool:
 
 
 def _is_one(kind: type[Any], value: Any) -> bool:
+    if kind is date and isinstance(value, datetime):  # a subclass, which cannot be compared with a date
+        return False
     if kind is float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and (isinstance(value, float) or abs(value) <= MAX_INTEGER)

@@ -70,6 +70,7 @@ from outreach_async._core.codec import (
     read_status_and_id,
     replace_lone_surrogates,
 )
+from outreach_async._types import require_types, type_name
 from outreach_async._wire_words import CUSTOM_PREFIX, OpenEnum
 from outreach_async.errors import InvalidRequest, drop_tracebacks
 from outreach_async.models import LOCAL_FIELDS, NewContact, Page, ResponseModel, ResponseWithInfo, Undecodable
@@ -247,6 +248,7 @@ class OutreachConverter(Converter):
                 instead of raising an error.
 
         Raises:
+            InvalidRequest: An argument is of another type.
             ValueError: The body is not JSON, or does not match the model;
                 the message names every fault.
 
@@ -256,15 +258,19 @@ class OutreachConverter(Converter):
             print(OutreachConverter().loads(mailbox.to_json(), Mailbox) == mailbox)  # -> True
             ```
         """
+        require_types(OutreachConverter.loads, {"body": body, "keep": keep})
+        model: object = kind
+        if not isinstance(model, type) and get_origin(model) is None:
+            raise InvalidRequest(f"kind: expected a model, got {type_name(model)}; pass one such as Mailbox")
         body = body.encode() if isinstance(body, str) else body
         read = self._reader(kind)
         if read is not None and not (self._learned and _has_many_values(body)):
             try:
-                model: T = read(body)
+                decoded: T = read(body)
             except DECODE_ERRORS:
                 pass
             else:
-                return model
+                return decoded
         body = replace_lone_surrogates(body)
         if (keep or read is not None) and (items := self._item_kind(kind)) and _may_split(body, keep=keep):
             page = self._read_items(body, kind, items, keep=keep)

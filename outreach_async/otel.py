@@ -45,7 +45,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from outreach_async import hooks
-from outreach_async._plumbing import parse_base_url
+from outreach_async._plumbing import parse_base_url, require_types
 from outreach_async.models import ID_PREFIXES
 
 try:
@@ -119,6 +119,7 @@ class OtelHook:
         meter_provider: MeterProvider | None = None,
         base_url: str | None = None,
     ) -> None:
+        require_types(OtelHook, locals())
         self._base_url = None if base_url is None else str(parse_base_url(base_url))
         self._tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider, schema_url=_SCHEMA_URL)
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider, schema_url=_SCHEMA_URL)

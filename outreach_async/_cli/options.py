@@ -359,7 +359,10 @@ SHARED: Final[dict[str, Callable[[Any], Any]]] = {
         "--header", "headers", metavar="'NAME: VALUE'", multiple=True, help="Header for every request; repeatable."
     ),
     "quiet": _output(
-        "--quiet", "-q", is_flag=True, help="Print no report, list or progress, but warnings, errors and what --json prints."
+        "--quiet",
+        "-q",
+        is_flag=True,
+        help="Print no report, list or progress, but warnings, errors, and what --json or a --format of files prints.",
     ),
     "verbose": _output(
         "--verbose",

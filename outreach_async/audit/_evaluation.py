@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 
+from outreach_async._plumbing import require_types
 from outreach_async.audit._findings import (
     ACTIONS,
     GROUP_KINDS,
@@ -75,6 +76,9 @@ def check(
         domain_limit: Sum of the daily limits of the domain's mailboxes. By
             default, the domain is assumed to have no other.
 
+    Raises:
+        InvalidRequest: An argument is of another type.
+
     Example:
         ```python
         async for mailbox in client.mailboxes.list():
@@ -83,6 +87,7 @@ def check(
         # -> ['OA101']
         ```
     """
+    require_types(check, locals())
     subject = {"mailbox": mailbox.id, "email": mailbox.email, "domain": email_domain(mailbox.email)}
     sent, rules = valid_or_zero(mailbox.sent_30days), rules_about(policy or Policy.default(), "mailbox")
     return apply_rules(rules, build_case(mailbox, now, domain_limit), workspace, sent_30days=sent, **subject)

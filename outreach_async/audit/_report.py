@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, cast
 import attrs
 import msgspec
 
-from outreach_async._plumbing import type_name
+from outreach_async._plumbing import require_types, show_name, type_name
 from outreach_async.audit._evaluation import Scores, compare_campaigns
 from outreach_async.audit._findings import Finding, Group, GroupKind, MailboxAction, Row, Severity, subject_name
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, UNKNOWABLE, UNREADABLE
@@ -283,8 +283,9 @@ class Report(TabularReport):
             print(report.exit_code(), report.exit_code("critical"))  # -> 1 0
             ```
         """
+        require_types(Report.exit_code, locals())
         if fail_on not in list(Severity):
-            raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {fail_on!r}; pass one of them")
+            raise InvalidRequest(f"severity: expected one of {', '.join(Severity)}, got {show_name(fail_on)}; pass one of them")
         if self.denied:
             return 77
         if self.incomplete:

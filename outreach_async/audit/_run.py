@@ -27,6 +27,7 @@ from outreach_async._plumbing import (
     is_denied,
     require_number,
     require_seconds,
+    require_types,
     require_workspace_ids,
     type_name,
 )
@@ -491,6 +492,7 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
         print((await audit(client, ["space_1", "space_gone"])).unreadable)  # -> ['space_gone']
         ```
     """
+    require_types(audit, locals())
     return await AuditRun(client, workspaces, **options)
 
 
@@ -510,6 +512,7 @@ def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[
                 print(finding.rule, finding.severity, finding.email)  # -> OA101 error bob@north.example
         ```
     """
+    require_types(stream, locals())
     return AuditRun(client, workspaces, **options)
 
 

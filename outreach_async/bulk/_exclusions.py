@@ -11,9 +11,9 @@ from inspect import iscoroutine
 from os import PathLike
 from typing import Any, Final, Protocol, TypeAlias
 
-from outreach_async._core.arguments import type_name
+from outreach_async._core.arguments import require_types, show_name, type_name
 from outreach_async.bulk._contact_keys import contact_key
-from outreach_async.errors import INVISIBLE, Excluded, InvalidRequest, format_count, shorten
+from outreach_async.errors import INVISIBLE, Excluded, InvalidRequest, format_count
 
 _NAMED: Final = re.compile(r"[^<>]*<([^<>]*)>")  # Ann <ann@x.example>
 _QUOTED: Final = re.compile(r"""(["'])(.*)\1""")
@@ -59,6 +59,7 @@ class Exclusions:
     def __init__(
         self, entries: Iterable[str] = (), *, name: str = "exclude", key: bytes | None = None, kind: str = "list"
     ) -> None:
+        require_types(Exclusions, {"name": name, "key": key, "kind": kind})
         self.name, self.kind, self._key = name, kind, key
         self.figures: Mapping[str, int] = {}
         self._hashes: dict[bytes, str] = {}  # the reason by hash; a blank one stands for that of the list
@@ -102,7 +103,7 @@ class Exclusions:
             else:
                 self._hashes[self._hash(_encode(f"@{domain}"))] = reason
         else:
-            got = repr(shorten(text, 80)) if isinstance(given, str) else type_name(given)
+            got = show_name(text, 80) if isinstance(given, str) else type_name(given)
             remedy = _READ_FILE if isinstance(given, PathLike) or _FILE.fullmatch(text) else "correct or remove the entry"
             raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got {got}; {remedy}")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from outreach_async._plumbing import show_name
+from outreach_async._plumbing import require_types, show_name
 from outreach_async.config._document import FileFault, read_document
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES
@@ -61,6 +61,7 @@ def read_clients(file: ClientTable) -> tuple[list[str], list[str]]:
         # -> (['Acme = { id = "space_1", owner_key = { env = "ACME_KEY" } }'], ["'Since'"])
         ```
     """
+    require_types(read_clients, locals())
     table, headers = file.name, file.headers
     columns = _find_columns(table, headers)
     found, lines = dict[str, dict[str, Any]](), dict[str, int]()

@@ -22,6 +22,7 @@ from outreach_async._plumbing import (
     parse_base_url,
     read_rate,
     require_id,
+    require_types,
     service_address,
     show_name,
     similar_names,
@@ -86,6 +87,7 @@ class KeyReference:
             print(KeyReference("env", "ACME_KEY").read({"ACME_KEY": "key_1"}))  # -> ***
             ```
         """
+        require_types(KeyReference.read, {"environment": environment})
         content, problem = self._read(environment, timeout)
         if problem:
             remedy = {
@@ -317,6 +319,7 @@ class Config:
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
+        require_types(Config.client, {"workspace": workspace})
         return outreach_async.OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from outreach_async._plumbing import drop_frames, mask_keys, parse_base_url, parse_toml, show_name
+from outreach_async._plumbing import drop_frames, mask_keys, parse_base_url, parse_toml, require_types, show_name
 from outreach_async.config._config import FILE_NAME, MAX_LISTED, Config
 from outreach_async.config._trust import FoundFile
 from outreach_async.errors import InvalidRequest, shorten
@@ -47,6 +47,7 @@ def load_config(
         print(load_config().rate, load_config(profile="slow").rate)  # -> None 1.0
         ```
     """
+    require_types(load_config, locals())
     config = _find(path, profile, named=named)
     if strict and config.path is None:
         places = " or ".join(map(str, _default_paths()))

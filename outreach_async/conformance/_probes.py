@@ -22,7 +22,7 @@ import anyio
 import attrs
 
 from outreach_async import Progress, Request, Response, Transport
-from outreach_async._plumbing import mask_string, parse_retry_after, require_plain, secret_parts, trim
+from outreach_async._plumbing import mask_string, parse_retry_after, require_plain, require_types, secret_parts, trim
 from outreach_async.errors import InvalidRequest, TransportError, shorten
 from outreach_async.fake.behaviour import HeaderAuth
 from outreach_async.models import STANDARD_FIELDS
@@ -129,6 +129,7 @@ class InconclusiveError(Exception):
 
 
 def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
+    require_types(_lower_names, {"headers": headers})
     return {name.lower(): value for name, value in headers.items()}
 
 
@@ -136,8 +137,9 @@ def _strip(value: str | None) -> str | None:
     return trim(value)  # type: ignore[no-any-return]  # a string stays one
 
 
-def _strip_workspace(value: object) -> str:
-    return trim(str(value)) or ""
+def _strip_workspace(value: str) -> str:
+    given: object = value
+    return (trim(given) or "") if isinstance(given, str) else value
 
 
 @attrs.frozen
@@ -172,6 +174,7 @@ class Access:
     nonce: str = attrs.field(factory=partial(token_hex, 6))
 
     def __attrs_post_init__(self) -> None:
+        require_types(Access, attrs.asdict(self, recurse=False))
         for field in ("workspace", "owner_key", "campaign"):
             require_plain(field, getattr(self, field) or "", "correct it")
         if self.writes and not self.owner_key:

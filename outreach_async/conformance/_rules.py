@@ -19,7 +19,7 @@ from typing import Any, Final
 import attrs
 
 from outreach_async import Transport, errors
-from outreach_async._plumbing import mask_string
+from outreach_async._plumbing import mask_string, require_types
 from outreach_async.conformance._calibration import Measurement, measure_service
 from outreach_async.conformance._probes import (
     COMPLETE,
@@ -1039,10 +1039,14 @@ async def check(transport: Transport, access: Access) -> list[Breach]:
     Returns:
         The violations, at most three per rule.
 
+    Raises:
+        InvalidRequest: An argument is of another type.
+
     Example:
         ```python
         print(await check(FakeTransport(fake), Access("space_1")))  # -> []
         ```
     """
+    require_types(check, locals())
     measured = await measure_service(transport, access)
     return [breach for rule in RULES for breach in find_breaches(rule, measured) or ()]

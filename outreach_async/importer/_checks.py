@@ -14,7 +14,7 @@ from zoneinfo import available_timezones
 
 import attrs
 
-from outreach_async._plumbing import PHONE_EXTENSION, find_odd
+from outreach_async._plumbing import PHONE_EXTENSION, find_odd, require_types, show_name
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._known_exports import fold_name
 from outreach_async.models import STANDARD_FIELDS
@@ -449,6 +449,7 @@ class CheckPolicy:
             print(CheckPolicy.of(["drop", "zip=warn"]).levels["zip"])  # -> warn
             ```
         """
+        require_types(CheckPolicy.of, locals())
         if isinstance(texts, CheckPolicy):
             return texts
         levels: dict[str, Level] = {**dict.fromkeys(CHECKS, "warn"), "consent": "error"}
@@ -479,7 +480,8 @@ def _parse_setting(text: str) -> tuple[str, Level]:
     """Return the check that a setting is for, empty for all checks, and its level."""
     name, sign, word = map(str.strip, text.rpartition("="))
     if word not in get_args(Level):
-        raise InvalidRequest(f"check: expected error, drop, warn or off, got {text!r}; write, for example, --check email=error")
+        got = f"expected error, drop, warn or off, got {show_name(text)}"
+        raise InvalidRequest(f"check: {got}; write, for example, --check email=error")
     if sign and name not in CHECKS:
         raise InvalidRequest(f"check: unknown check in {text!r}; use one of {', '.join(CHECKS)}")
     if name == "repeat" and word == "error":

@@ -14,6 +14,7 @@ from outreach_async import Target
 from outreach_async._plumbing import (
     CUSTOM_CODE,
     order_fields,
+    require_types,
     similar_names,
 )
 from outreach_async.client import OutreachClient
@@ -196,7 +197,9 @@ def map_columns(
         print(columns.codes)  # -> ('email', 'company_name', 'custom_1')
         ```
     """
+    require_types(map_columns, locals())
     fields = tuple(fields)
+    require_types(map_columns, {"fields": fields})  # those of an iterator, too
     samples = (*samples, *[""] * (len(headers) - len(samples)))
     mapper = ColumnMapper.of(headers, _resolve_overrides(headers, overrides or {}, fields), fields, samples)
     decisions = mapper.decide_all(headers)

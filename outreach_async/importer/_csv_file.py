@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import attrs
 
+from outreach_async._plumbing import show_name
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._mapping import is_address
 from outreach_async.importer._rows import PLAIN, Oddity, Record, cut_text
@@ -50,7 +51,7 @@ def parse_delimiter(text: str) -> str:
     found = _NAMES.get(text.lower()) or (chr(int(code[1], 16)) if (code := _HEXADECIMAL.fullmatch(text)) else text)
     if not _DELIMITER.fullmatch(found):
         expected = "one character that is not a letter, a digit or a quote, or comma, semicolon, tab, pipe, colon or space"
-        raise InvalidRequest(f"delimiter: expected {expected}, got {text!r}; pass, for example, --delimiter tab")
+        raise InvalidRequest(f"delimiter: expected {expected}, got {show_name(text)}; pass, for example, --delimiter tab")
     return found
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from outreach_async._plumbing import atomic_file, require_module
+from outreach_async._plumbing import atomic_file, require_module, require_types
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._exclusions import read_entries
 from outreach_async.importer._results import FindingsFile, RejectsFile, ResultsFile
@@ -61,6 +61,7 @@ def erase_rows(path: str | os.PathLike[str], people: People, *, dry_run: bool = 
         # -> 1 E-mail,_row,_code,_field,_message,_text
         ```
     """
+    require_types(erase_rows, locals())
     file = Path(path)
     count = 0
     try:

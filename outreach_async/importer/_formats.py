@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import attrs
 
-from outreach_async._plumbing import require_module, require_number
+from outreach_async._plumbing import require_module, require_number, require_types, show_name
 from outreach_async.errors import InvalidRequest, format_count, shorten
 from outreach_async.importer._csv_file import CsvFile, parse_delimiter
 from outreach_async.importer._jsonl import JsonLinesFile
@@ -130,10 +130,11 @@ def open_file(
         print(file.headers, file.count())  # -> ('E-mail', 'City') 1
         ```
     """
+    require_types(open_file, locals())
     source = ByteSource.of(path)
     for name, value, choices in ("format", format, FORMATS), ("short_rows", short_rows, SHORT_ROWS), ("hidden", hidden, HIDDEN):
         if value is not None and value not in choices:
-            raise InvalidRequest(f"{name}: expected one of {', '.join(choices)}, got {value!r}; pass one of them")
+            raise InvalidRequest(f"{name}: expected one of {', '.join(choices)}, got {show_name(value)}; pass one of them")
     with source.open_unpacked() as stream:
         head = stream.read(_HEAD_SIZE)
     _require_table(source, head)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import attrs
 
-from outreach_async._plumbing import require_module, require_seconds
+from outreach_async._plumbing import require_module, require_seconds, require_types
 from outreach_async.bulk import Exclusions
 from outreach_async.errors import BulkStopped, InvalidRequest, format_count
 from outreach_async.importer._checks import find_problems
@@ -200,6 +200,7 @@ class Gate:
             print(report.findings)  # -> [(0, 'error', "gate: column 'status' says 'invalid'")]
             ```
         """
+        require_types(Gate.assess, locals())
         judged = _Judged([*emails], [*map(sys.intern, statuses)], column, self.bounced)
         if (got := len(judged.verdicts)) != (expected := len(judged.emails)):
             raise InvalidRequest(f"statuses: expected {expected:,}, one for each e-mail, got {got:,}; pass '' for an unknown one")

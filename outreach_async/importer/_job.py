@@ -20,6 +20,7 @@ from outreach_async._plumbing import (
     atomic_write,
     contact_key,
     rejection_message,
+    require_types,
 )
 from outreach_async.bulk import Exclusions, Repeats
 from outreach_async.client import OutreachClient
@@ -124,6 +125,7 @@ class ImportJob:
             print(mapped.columns.codes)  # -> ('email', 'campaign')
             ```
         """
+        require_types(ImportJob.map, locals())
         targets, decided, headers = targets or Targets(), self.decided, self.file.headers
         samples = self.file.samples()
         recognised, doubts = await recognise_targets(self.file.headers, self.file.records, decided, targets)
@@ -157,12 +159,16 @@ class ImportJob:
             fingerprint: The fingerprint of the file, if it is known; by
                 default, the file is read.
 
+        Raises:
+            InvalidRequest: An argument is of another type.
+
         Example:
             ```python
             Path("people.csv").write_text("E-mail\nann@company.example\n")
             print(ImportJob(file=open_file("people.csv")).create_journal("run.db").exists())  # -> False
             ```
         """
+        require_types(ImportJob.create_journal, locals())
         from outreach_async.store import Store  # imported on demand: a check of a file needs no journal
 
         file, source, known = self.file, self.file.name, None  # a stream is identified by its rows
@@ -408,6 +414,7 @@ class Preflight:
             print(check.finish().rows)  # -> 1
             ```
         """
+        require_types(Preflight.add, locals())
         self.unit = file.file.unit
         self._files.append(file)
         self._names.append(f"{name}: " if name else "")

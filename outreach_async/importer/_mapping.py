@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from outreach_async._plumbing import atomic_write, parse_toml, show_name
+from outreach_async._plumbing import atomic_write, parse_toml, require_types, show_name
 from outreach_async.errors import InvalidRequest, format_count
 from outreach_async.importer._consent import CONSENT_CODES, guess_kinds
 from outreach_async.importer._known_exports import clean_name, find_ambiguous, fold_name
@@ -62,6 +62,7 @@ def read_mapping(path: str | Path) -> dict[str, str]:
 
 
 def clean_names(mapping: Mapping[str, str]) -> dict[str, str]:
+    require_types(clean_names, {"mapping": mapping})
     return {clean_name(column): code for column, code in mapping.items()}
 
 

@@ -25,6 +25,7 @@ from outreach_async._plumbing import (
     open_table,
     read_value,
     rejection_message,
+    require_types,
     show_name,
     similar_names,
 )
@@ -218,6 +219,7 @@ def results_of(
         # -> [(2, 'added'), (3, 'rejected')]
         ```
     """
+    require_types(results_of, locals())
     if rows is None:
         for outcome in outcomes:
             yield RowOutcome(outcome, outcome.index + 1, describe_error(outcome, _name_record), unit="record")
@@ -292,6 +294,7 @@ class _OutputFile(ABC):
     """A file that appears when the `with` block ends, even after an exception. Only its owner can read a new one."""
 
     def __init__(self, path: str | Path) -> None:
+        require_types(_OutputFile, {"path": path})
         self.rows = 0
         self.is_finished = True
         self.path = Path(path)
@@ -368,6 +371,7 @@ class RejectsFile(_OutputFile):
     """
 
     def __init__(self, path: str | Path, headers: Sequence[str]) -> None:
+        require_types(RejectsFile, {"headers": headers})
         super().__init__(path)
         self._headers = headers
 
@@ -483,6 +487,7 @@ class _TableFile(_OutputFile):
 
     def __init__(self, path: Path, more: Iterable[str] = ()) -> None:
         super().__init__(path)
+        require_types(_TableFile, {"more": more})
         self._columns = (*self.columns, *more)
 
     def _open(self, stack: ExitStack) -> None:
@@ -540,6 +545,7 @@ class ResultsFile(_TableFile):
     columns = _RESULT_COLUMNS
 
     def __init__(self, path: Path, keep: Iterable[str] = (), headers: Iterable[Sequence[str]] = ()) -> None:
+        require_types(ResultsFile, {"keep": keep, "headers": headers})
         self._kept = _KeptColumns(keep, headers)
         super().__init__(path, self._kept.names.values())
 

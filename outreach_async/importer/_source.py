@@ -360,7 +360,7 @@ def _detect_encoding(source: ByteSource, requested: str | None) -> tuple[str, tu
             codec = codecs.lookup(requested).name
     except (LookupError, ValueError):
         remedy = "use, for example, cp1252, latin-1 or utf-16"
-        raise InvalidRequest(f"encoding: expected a text encoding, got {requested!r}; {remedy}") from None
+        raise InvalidRequest(f"encoding: expected a text encoding, got {show_name(requested)}; {remedy}") from None
     with source.open_unpacked() as file:
         head = file.read(_HEAD_SIZE)
     for mark, own, name in _BYTE_ORDER_MARKS:

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeVar
 
 import attrs
 
-from outreach_async._plumbing import contact_key, is_url, unescape_formula
+from outreach_async._plumbing import contact_key, is_url, require_types, unescape_formula
 from outreach_async.errors import InvalidRequest, shorten
 from outreach_async.importer._checks import CheckPolicy
 from outreach_async.importer._columns import Columns
@@ -167,6 +167,7 @@ class File(ABC):
             # -> [{'email': 'ann@company.example', 'city': 'Lyon'}]
             ```
         """
+        require_types(File.rows, locals())
         policy = CheckPolicy.of(checks)
         blocks = self._read_mapped(columns, _CHUNK_SIZE, _MAX_READ_AHEAD)
 

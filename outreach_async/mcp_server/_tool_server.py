@@ -29,7 +29,7 @@ from pydantic import ValidationError
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp
 
-from outreach_async._plumbing import require_seconds, require_workspace_ids
+from outreach_async._plumbing import require_seconds, require_types, require_workspace_ids
 from outreach_async.audit.history import History
 from outreach_async.client import OutreachClient
 from outreach_async.errors import OutreachError
@@ -159,6 +159,7 @@ def create_server(
         print([tool.name for tool in await server.list_tools()][:2])  # -> ['list_campaigns', 'campaign_steps']
         ```
     """
+    require_types(create_server, locals())
     given = list(allow_writes)
     writable = require_workspace_ids(given) if given else []
     readable = require_workspace_ids([*workspaces, *writable])
@@ -262,12 +263,16 @@ def build_app(server: MCPServer[Any], host: str = "127.0.0.1", token: str | None
         token: Secret that clients send as a bearer token; without it,
             anyone who connects can call every tool.
 
+    Raises:
+        InvalidRequest: An argument is of another type.
+
     Example:
         ```python
         app = build_app(create_server(client, ["space_1"]), token="secret")
         print(callable(app))  # -> True
         ```
     """
+    require_types(build_app, locals())
     names = "127.0.0.1", "localhost", "[::1]", host
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,

@@ -34,6 +34,7 @@ from outreach_async._plumbing import (
     require_fitting,
     require_id,
     require_number,
+    require_types,
     require_upload_options,
     translate_errors,
     type_name,
@@ -460,6 +461,7 @@ def plan(
         print(plan(["people.csv"], overrides={"Firm": "company_name"}).rows)  # -> 1
         ```
     """
+    require_types(plan, locals())
     campaign = require_upload_options(duplicates, strict_validation, campaign)
     require_choice("repeats", repeats, get_args(Repeats))
     require_choice("blank", blank, get_args(Blank))
@@ -650,6 +652,7 @@ async def check(
         print(found.rows, found.excluded, found.sent)  # -> 3 2 1
         ```
     """
+    require_types(check, locals())
     options = made.options
     targets, policy = create_targets(options, workspace, options.workspaces, list_campaigns), CheckPolicy.of(options.checks)
     file: MappedFile

@@ -35,6 +35,7 @@ from outreach_async._plumbing import (
     require_rate,
     require_same_run,
     require_seconds,
+    require_types,
     service_address,
     translate_errors,
     trim,
@@ -113,10 +114,11 @@ def find_part(folder: str | os.PathLike[str], name: str, fingerprint: str | None
         print(find_part("journals", "00000", None))  # -> None
         ```
     """
+    require_types(find_part, locals())
     with translate_errors(os.fspath(folder)):
         try:
             part = msgspec.json.decode(open_place(os.fspath(folder)).read(f"{name}.json"), type=_PartRecord).part
-        except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (FileNotFoundError, msgspec.MsgspecError, ValueError):
             return None
     return part if part.fingerprint() == fingerprint else None
 
@@ -162,6 +164,8 @@ class RejectsTable:
     """
 
     def __init__(self, files: Iterable[PlannedFile]) -> None:
+        require_types(RejectsTable, locals())
+        require_types(RejectsTable, {"files": (files := [*files])})  # those of an iterator, too
         self._places = dict[str, list[_Column]]()
         columns: dict[_Column, str] = {}
         for file in files:
@@ -419,6 +423,7 @@ def import_part(
             print(error)  # -> owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker
         ```
     """
+    require_types(import_part, locals())
     if trim(os.environ.get("OUTREACH_OWNER_KEY")) is None:
         raise InvalidRequest("owner_key: OUTREACH_OWNER_KEY is not set in this worker's environment; set it on every worker")
     require_unchanged(part)

@@ -58,7 +58,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 import anyio
 import attrs
 
-from outreach_async._plumbing import require_id, require_number, require_rate, trim
+from outreach_async._plumbing import require_id, require_number, require_rate, require_types, trim
 from outreach_async.bulk import Exclusions, Outcomes
 from outreach_async.errors import BulkSuspended, InvalidRequest, OutreachError
 from outreach_async.parts._planning import ImportPlan
@@ -188,6 +188,7 @@ class ProcessImport:
         owner_key: str | None = None,
         on_progress: Callable[[int], object] | None = None,
     ) -> None:
+        require_types(ProcessImport, locals())
         require_number("processes", processes, least=1)
         if connection.rate is not None:
             raise InvalidRequest(

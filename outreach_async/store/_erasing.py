@@ -21,6 +21,7 @@ import attrs
 import msgspec
 
 from outreach_async._files.objects import open_objects
+from outreach_async._types import require_types
 from outreach_async.bulk._contact_keys import contact_key
 from outreach_async.bulk._rows import ERASED, NO_ROWS, decode_spooled, encode_spooled
 from outreach_async.errors import InvalidRequest, OutreachError
@@ -61,6 +62,7 @@ class People:
     """
 
     def __init__(self, emails: Iterable[str], ids: Iterable[str] = ()) -> None:
+        require_types(People, locals())
         self.emails = tuple(dict.fromkeys(email.strip() for email in emails))
         for at, email in enumerate(self.emails, 1):
             if not re.fullmatch(r"\S.*@[^@\s]+", email):
@@ -145,6 +147,7 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
         print([outcome.contact for outcome in Store("run.db").outcomes()])  # -> [{}, {'email': 'bo@acme.example'}]
         ```
     """
+    require_types(erase, locals())
     people, stores = People(emails), [each if isinstance(each, Store) else Store(each) for each in locations]
     opened, found = dict[Store, _Opened](), dict[Store, Erased]()
     with ExitStack() as stack:

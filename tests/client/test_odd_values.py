@@ -23,21 +23,23 @@ import attrs
 import pytest
 from support.audit import mailbox
 from support.cli import ENVIRONMENT, small_service
-from support.docs import Named, methods, public
+from support.docs import PACKAGES, Named, methods, public
 
 import outreach_async as sdk
 from outreach_async import InvalidRequest, NewContact, OutreachClient, OutreachError, Progress, Request, Response, RetryPolicy
 from outreach_async.audit import Policy, audit
 from outreach_async.audit.history import History, Readings
+from outreach_async.bulk import Exclusions
 from outreach_async.config import KeyReference, load_config
 from outreach_async.conformance import Access
 from outreach_async.converters import OutreachConverter
 from outreach_async.errors import shorten
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, RateLimit
 from outreach_async.fake.faults import status
-from outreach_async.importer import FailedRows, ImportJob, Preflight, open_file
+from outreach_async.importer import CheckPolicy, FailedRows, Gate, ImportJob, Preflight, open_file
 from outreach_async.mcp_server import create_server
 from outreach_async.parts import Connection, plan
+from outreach_async.store import People
 from outreach_async.sync import SyncClient
 from outreach_async.testing import VirtualTime
 
@@ -204,7 +206,7 @@ ARGUMENTS: Final[dict[str, Callable[[World], Any]]] = {
     "view": lambda world: world.report,
     "earlier": lambda world: world.report,
     "form": lambda _: "json",
-    "parts": lambda world: [("space_1", world.report)],
+    "parts": lambda world: [world.report],
     "access": lambda _: Access(workspace="space_1", owner_key=KEY),
     "body": lambda _: b"{}",
     "kind": lambda _: NewContact,
@@ -238,6 +240,13 @@ ARGUMENTS: Final[dict[str, Callable[[World], Any]]] = {
     "cluster": lambda _: None,
     "outcomes": lambda _: [],
     "email": lambda _: "ann@a.example",
+    "people": lambda _: People(["ann@a.example"]),
+    "emails": lambda _: ["ann@a.example"],
+    "entry": lambda _: "ann@a.example",
+    "locations": lambda _: [],
+    "opened": lambda _: {},
+    "results_of.outcomes": lambda _: [],
+    "results_of.rows": lambda world: world.file,
     "limit": lambda _: 5,
     "KeyReference.kind": lambda _: "env",
     "KeyReference.value": lambda _: "K",
@@ -259,6 +268,9 @@ OBJECTS: Final[dict[str, Callable[[World], Any]]] = {
     "SimulationControl": lambda world: world.fake.sim,
     "Faults": lambda world: world.fake.faults,
     "FailedRows": lambda _: FailedRows(),
+    "Gate": lambda _: Gate(),
+    "Exclusions": lambda _: Exclusions(),
+    "CheckPolicy": lambda _: CheckPolicy,
     "File": lambda world: world.file,
     "ImportJob": lambda world: ImportJob(file=world.file),
     "Preflight": lambda _: Preflight(),
@@ -272,6 +284,10 @@ UNUSED: Final = {
     "DaskImport": "needs a cluster",
     "serve_stdio": "reads the standard input of the process",
 }
+
+
+READ_LATE: Final = {("results_of", "outcomes"), ("render_folder", "days")}
+"""Arguments whose items are read one by one, and may come from an iterator."""
 
 
 @attrs.frozen
@@ -375,6 +391,13 @@ async def use(world: World, label: str, odd: str, result: Any) -> None:
 ALSO: Final = {
     "headers": ("column",),
     "fail_on": ("severity",),
+    "folder": ("journal",),
+    "allow_writes": ("workspaces",),
+    "file_options": ("sheet",),
+    "list_campaigns": ("workspace",),
+    **dict.fromkeys(("checks", "texts"), ("check",)),
+    **dict.fromkeys(("entries", "entry"), ("exclude",)),
+    **dict.fromkeys(("journal", "rate", "on_start"), ("owner_key",)),  # which the environment of a worker lacks
     **dict.fromkeys(("profile", "named", "strict"), ("file",)),
     "service": ("transport", "base_url"),
     "location": ("journal",),
@@ -442,7 +465,7 @@ def judge(world: World, entrance: Entrance, odd: str, value: object, error: Base
         or (isinstance(error, TypeError) and (last == __file__ or callable(value)))  # the signature's, or the value's own
         or (isinstance(error, OSError) and error.filename is not None)  # the system's, with the file
         or (type(error) in {TypeError, ValueError} and is_named and re.search("[:;] ", text))  # of the fake
-        or (type(error).__name__ == "WorldError" and text.startswith("$"))  # the place in a world
+        or (type(error).__name__ in {"WorldError", "DecodeError"} and text.startswith("$"))  # the place in a document
     )
     if ("hunter2" in text and odd not in PLACES) or not is_fine:
         return f"{entrance.label}({odd}={shorten(ascii(type(value)), 40)}): {type(error).__name__}: {shorten(text, 200)} [{last}]"
@@ -456,7 +479,8 @@ def faults(package: str, folder: Path) -> Iterator[str]:
             world = World(folder)
             _ = world.report, world.history, world.mapped  # made before the loop of a call runs
             for make in ODD.values():
-                if found := fault(world, entrance, odd, make):
+                is_late = (entrance.label, odd) in READ_LATE and make is generate
+                if not is_late and (found := fault(world, entrance, odd, make)):
                     yield found
 
 
@@ -469,9 +493,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-SWEPT: Final = (
-    *("outreach_async", "outreach_async.bulk", "outreach_async.fake", "outreach_async.fake.faults", "outreach_async.hooks"),
-    *("outreach_async.models", "outreach_async.store", "outreach_async.sync"),
+SWEPT: Final = tuple(
+    package for package in PACKAGES if package not in {"outreach_async.parts.dask", "outreach_async.parts.processes"}
 )
 
 
@@ -490,6 +513,14 @@ def test_an_odd_value_is_used_or_refused_by_the_name_of_its_argument(package: st
         *(("outreach_async.fake", "RateLimit", name) for name in ("limit", "per", "scope", "retry_after")),
         *(("outreach_async.fake.faults", "status", name) for name in ("code", "body", "headers", "retry_after")),
         *(("outreach_async.fake.faults", label, name) for label, name in (("drift", "path"), ("malformed", "kind"))),
+        *(("outreach_async.fake", f"FakeService.{name}", odd) for name, odd in (("advance", "step"), ("add_contacts", "rows"))),
+        *(("outreach_async.fake", "FakeService.add_workspace", name) for name in ("custom_fields", "extra_fields")),
+        *(("outreach_async.fake", "FakeService.add_mailboxes", name) for name in ("count", "fields")),
+        ("outreach_async.fake", "HeaderAuth", "header"),
+        ("outreach_async.converters", "OutreachConverter.loads", "kind"),
+        ("outreach_async.importer", "map_columns", "fields"),
+        ("outreach_async.parts", "RejectsTable", "files"),
+        ("outreach_async.audit.reports", "render_clients", "first"),
         (RESOURCES, "Contacts.create_many", "max_age"),
         (RESOURCES, "Contacts.create_many", "resume"),
     ],
@@ -497,5 +528,19 @@ def test_an_odd_value_is_used_or_refused_by_the_name_of_its_argument(package: st
 def test_an_odd_value_of_a_common_argument_is_refused_by_its_name(package: str, label: str, odd: str, folder: Path) -> None:
     entrance = next(each for each in entrances(package) if each.label == label)
     world = World(folder)
-    names = ("None", "nan", "10**400", "'\\x00'", "object", "{1: object}", "class", "'http://['", repr(SECRET))
+    _ = world.history if label == "render_clients" else None  # made before the loop of a call runs
+    names = (
+        "None",
+        "nan",
+        "10**400",
+        "'\\x00'",
+        "object",
+        "{1: object}",
+        "class",
+        "'http://['",
+        repr(SECRET),
+        "datetime",
+        "''",
+        "nested",
+    )
     assert [fault(world, entrance, odd, ODD[name]) for name in names] == [""] * len(names)

@@ -122,7 +122,7 @@ from typing import Any, Final, Literal, get_args
 
 import attrs
 
-from outreach_async._plumbing import SqliteFile, parse_base_url, trim
+from outreach_async._plumbing import SqliteFile, parse_base_url, require_types, show_name, trim
 from outreach_async.audit._report import Report
 from outreach_async.audit.history._snapshot import (
     define,
@@ -261,6 +261,7 @@ class History:
     def __init__(
         self, path: str | os.PathLike[str], *, address: str | None = None, clock: Callable[[], float] = time.time
     ) -> None:
+        require_types(History, locals())
         self.path = Path(path)
         self._clock = clock
         # `fake:` is the embedded service of the command line.
@@ -355,6 +356,7 @@ class History:
             print(report.since(history.baseline(["space_1"])).diff.counts.unchanged)  # -> 1
             ```
         """
+        require_types(History.baseline, locals())
         if not self.exists:
             return None
         if until is not None and math.isnan(until):
@@ -374,11 +376,15 @@ class History:
         Args:
             since: Time in Unix seconds; earlier audits are left out.
 
+        Raises:
+            InvalidRequest: An argument is of another type.
+
         Example:
             ```python
             print([readings for at, readings in history.readings(0)])  # -> [<Readings mailboxes=2 campaigns=1>]
             ```
         """
+        require_types(History.readings, locals())
         with self._reading() as db:
             return read_readings(db, since)
 
@@ -407,8 +413,9 @@ class History:
             print(history.daily("campaign")[0].name)  # -> Spring
             ```
         """
+        require_types(History.daily, locals())
         if kind not in get_args(Kind):
-            raise InvalidRequest(f"kind: expected one of {', '.join(get_args(Kind))}, got {kind!r}; pass one of them")
+            raise InvalidRequest(f"kind: expected one of {', '.join(get_args(Kind))}, got {show_name(kind)}; pass one of them")
         if days < 1:
             raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
         values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(trim(subject) or "")}
@@ -434,11 +441,15 @@ class History:
 
         Times are in Unix seconds. The oldest finding counts.
 
+        Raises:
+            InvalidRequest: An argument is of another type.
+
         Example:
             ```python
             print(list(history.opened(["space_1"])))  # -> [('space_1', 'OA101', 'error')]
             ```
         """
+        require_types(History.opened, locals())
         query = """SELECT workspace, rule, severity, min(coalesce(o.at, s.at))
           FROM findings JOIN snapshots s ON snapshot = first LEFT JOIN openings o USING (finding)
           WHERE resolved IS NULL GROUP BY workspace, rule, severity"""
@@ -491,6 +502,7 @@ class History:
             print(history.prune(keep=400 * 86_400))  # -> 0
             ```
         """
+        require_types(History.prune, locals())
         if (keep is None) == (after is None):
             raise InvalidRequest("keep, after: expected one of them; pass, for example, keep=400 * 86_400")
         if keep is not None and not keep > 0:
@@ -520,6 +532,9 @@ class History:
             people: The people.
             dry_run: Whether to change nothing.
 
+        Raises:
+            InvalidRequest: An argument is of another type.
+
         Example:
             ```python
             from outreach_async.store import People
@@ -527,6 +542,7 @@ class History:
             print(history.erase(People(["bob@north.example"])) > 0, history.daily("mailbox")[-1].name)  # -> True erased
             ```
         """
+        require_types(History.erase, locals())
         self._require_existing()
         with self._reading() if dry_run else self._writing() as db:
             db.execute("PRAGMA secure_delete = ON")

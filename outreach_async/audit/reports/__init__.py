@@ -48,7 +48,7 @@ from unicodedata import category, normalize
 
 import attrs
 
-from outreach_async._plumbing import escape_formula, require_module
+from outreach_async._plumbing import escape_formula, require_module, require_types, show_name
 from outreach_async.audit._findings import Finding
 from outreach_async.audit._prometheus import PROMETHEUS, render_prometheus
 from outreach_async.audit._report import Report
@@ -183,7 +183,7 @@ def iterate(
     """
     known = _FORMATS[Brief if isinstance(view, Brief) else Report]
     if form not in known:
-        raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {form!r}; pass one of them")
+        raise InvalidRequest(f"form: expected one of {', '.join(known)}, got {show_name(form)}; pass one of them")
     more = [Extra(days=days, opened=opened)] if form == "html" else [link] if form == "slack" else []
     made = known[form][0](view, *more)
     return [made] if isinstance(made, str) else made
@@ -218,6 +218,7 @@ def write(
         print(write(report, "markdown").splitlines()[0])  # -> # Mailbox audit
         ```
     """
+    require_types(write, locals())
     return "".join(iterate(view, form, days=days, opened=opened, link=link))
 
 
@@ -350,12 +351,16 @@ def render_folder(
         opened: The times from `History.opened`, since which findings are
             open.
 
+    Raises:
+        InvalidRequest: An argument is of another type.
+
     Example:
         ```python
         run = stream(client, ["space_1"])
         print(list(render_folder(await run, run.separate())))  # -> ['index.html', 'space_1.html', 'space_1.json']
         ```
     """
+    require_types(render_folder, locals())
     known, stems = list(days), name_pages(whole.workspaces, whole.names)
     pages = {each: f"{stem}.html" for each, stem in stems.items()}
     files = {f"{INDEX}.html": "".join(iterate_html(whole, Extra(days=known, opened=opened, pages=pages)))}
@@ -399,6 +404,7 @@ def render_clients(
         print(*render_clients(history, first=date(2026, 1, 1), last=date(2026, 1, 7)))  # -> space_1.html
         ```
     """
+    require_types(render_clients, locals(), any_text=True)
     if not 0 <= (last - first).days < _MAX_DAYS:
         raise InvalidRequest(
             f"first: expected a period of 1 to {_MAX_DAYS} days up to {last}, got it from {first}; pass another day"

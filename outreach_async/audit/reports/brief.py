@@ -48,6 +48,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
+from outreach_async._plumbing import require_types
 from outreach_async.audit._findings import ACTIONS, Action, Finding, Severity, campaign_label, decide, group_name, subject_name
 from outreach_async.audit._report import SEVERITY_LEVELS, ChangeCounts, Report
 from outreach_async.audit._rules import CATALOGUE, INCOMPLETE, rule_title
@@ -648,11 +649,15 @@ def build_brief(
         plans: When campaigns end, from `outreach_async.audit.plan`.
         imports: The last imports, from `read_imports`.
 
+    Raises:
+        InvalidRequest: An argument is of another type.
+
     Example:
         ```python
         print(build_brief(report).verdict)  # -> Fix 1 mailbox on 1 domain today; nothing is critical.
         ```
     """
+    require_types(build_brief, locals())
     compared = report.since(earlier) if earlier else attrs.evolve(report, diff=None)
     summary = summarize(compared)
     about = attrs.asdict(summary, recurse=False)
