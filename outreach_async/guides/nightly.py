@@ -104,8 +104,8 @@ Several workspaces
 `--hold 90d` excludes new rows of people to whom the ledger has sent within
 90 days for another campaign or workspace. `--held-by` names ledgers that
 also hold their people: by path, or by the workspaces or groups whose
-`ledger` the configuration names. `--hold-domains` holds everybody with the domain of
-such a person. Only rows that are about to be sent are checked.
+`ledger` the configuration names. `--hold-domains` holds everybody with the
+domain of such a person. Only rows that are about to be sent are checked.
 
     outreach-async import people.csv --ledger acme.ledger --hold 90d --held-by retail --duplicates overwrite
 
