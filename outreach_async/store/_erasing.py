@@ -127,8 +127,9 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
     run is merged first if it was not. The row of a person in a run that is
     not finished is `excluded`, with the reason "erased", if the journal
     stores the input; otherwise, only the ids of contacts show whose a row
-    is. In a ledger at a URL, the rows of earlier runs are removed, too. A
-    kill leaves each store as it was, or erased; call it again to complete.
+    is. At a URL, the rows of a ledger's earlier runs, and what a damaged
+    journal has left, are removed, too. A kill leaves each store as it was,
+    or erased; call it again to complete.
 
     Args:
         locations: Paths or URLs of journals and ledgers.
