@@ -8,6 +8,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
+from outreach_async.fake._arguments import shown
+from outreach_async.fake._messages import MONTHS
+
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -54,8 +57,6 @@ def parse_time(name: str, text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except (TypeError, ValueError):
-        from outreach_async.fake._arguments import shown  # it imports this module
-
         raise ValueError(f"{name}: expected an ISO 8601 time such as 2026-01-01T00:00:00Z, got {shown(text)}") from None
     return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // _MICROSECOND
 
@@ -66,8 +67,6 @@ DAY: Final = 24 * HOUR
 YEAR: Final = 365 * DAY
 
 _UNITS: Final = ((YEAR, "year"), (30 * DAY, "month"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"))
-_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def format_age(then: float | None, now: float) -> str:
@@ -87,14 +86,6 @@ def _format_minutes(minutes: int) -> str:
     return "just now"
 
 
-@lru_cache(maxsize=16)
-def format_http_date(second: int) -> str:
-    # `email.utils.formatdate` imports sockets, which a web page does not have; `strftime` depends on the locale.
-    date = time.gmtime(second)
-    day = f"{_WEEKDAYS[date.tm_wday]}, {date.tm_mday:02} {_MONTHS[date.tm_mon - 1]} {date.tm_year:04}"
-    return f"{day} {date.tm_hour:02}:{date.tm_min:02}:{date.tm_sec:02} GMT"
-
-
 def format_date(moment: float) -> str:
     date = time.gmtime(moment)
-    return f"{_MONTHS[date.tm_mon - 1]} {date.tm_mday}, {date.tm_year}"
+    return f"{MONTHS[date.tm_mon - 1]} {date.tm_mday}, {date.tm_year}"

@@ -25,9 +25,9 @@ from outreach_async.fake._arguments import (
     require_string,
     shown,
 )
-from outreach_async.fake._clock import DAY, Clock, format_http_date
+from outreach_async.fake._clock import DAY, Clock
 from outreach_async.fake._handlers import Context, Limiter, email_key, execute
-from outreach_async.fake._messages import RENDERERS, ParsedRequest, Refusal, encode, parse_request, without_body
+from outreach_async.fake._messages import RENDERERS, ParsedRequest, Refusal, encode, format_http_date, parse_request, without_body
 from outreach_async.fake._records import (
     CUSTOM_CODE,
     MAILBOX_ARGUMENTS,

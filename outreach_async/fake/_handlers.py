@@ -19,8 +19,8 @@ from typing import Any, Final, Literal
 import attrs
 
 from outreach_async.fake._arguments import check_id, read_table, suggest_similar
-from outreach_async.fake._clock import DAY, format_age, format_date, format_http_date
-from outreach_async.fake._messages import ParsedRequest, Query, Refusal, require_parameter, sanitize_name
+from outreach_async.fake._clock import DAY, format_age, format_date
+from outreach_async.fake._messages import ParsedRequest, Query, Refusal, format_http_date, require_parameter, sanitize_name
 from outreach_async.fake._records import (
     CAMPAIGN_HEADERS,
     COUNT_NAMES,

@@ -21,10 +21,11 @@ from urllib.parse import unquote, unquote_plus
 
 import attrs
 
-from outreach_async.fake._clock import format_http_date
 from outreach_async.transport._wire import Request, Response
 
 _MAX_NAME_LENGTH: Final = 60
+_WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _KEY_PATTERN: Final = re.compile(r"(?<=key_)[0-9A-Za-z_-]+|(?<=owner_key=)[^&]*")
 
 
@@ -104,6 +105,14 @@ def error_response(code: int, message: str = "") -> Response:
         return Response(code)
     phrase = _PHRASES.get(code, "Error")
     return Response(*render_nested(Refusal(code, phrase.lower().replace(" ", "_"), message or phrase)))
+
+
+@lru_cache(maxsize=16)
+def format_http_date(second: int) -> str:
+    # `email.utils.formatdate` imports sockets, which a web page does not have; `strftime` depends on the locale.
+    date = time.gmtime(second)
+    day = f"{_WEEKDAYS[date.tm_wday]}, {date.tm_mday:02} {MONTHS[date.tm_mon - 1]} {date.tm_year:04}"
+    return f"{day} {date.tm_hour:02}:{date.tm_min:02}:{date.tm_sec:02} GMT"
 
 
 def identify_server() -> dict[str, str]:

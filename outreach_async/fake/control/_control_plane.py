@@ -30,7 +30,6 @@ from msgspec.structs import asdict
 
 from outreach_async.fake import faults
 from outreach_async.fake._arguments import check_known, suggest_similar
-from outreach_async.fake._clock import format_http_date
 from outreach_async.fake._cross_origin import is_allowed
 from outreach_async.fake._fake_service import (
     FakeService,
@@ -40,7 +39,7 @@ from outreach_async.fake._fake_service import (
     find_examples,
     load_in_slices,
 )
-from outreach_async.fake._messages import mask_owner_keys
+from outreach_async.fake._messages import format_http_date, mask_owner_keys
 from outreach_async.fake.behaviour import KNOB_NAMES, PRESETS, Behaviour, convert_knob
 from outreach_async.fake.faults import Exchange, Fault, run_to_end
 from outreach_async.fake.request_log import CAPACITY
