@@ -40,18 +40,15 @@ def require_encodable(field: str, value: str) -> None:
 def require_types(function: Any, given: Mapping[str, object], *, any_text: bool = False) -> None:
     """Check the types of arguments by the annotations of a public function: `require_types(plan, locals())` is its first line."""
     for name, kind in _hints(function).items():
-        value = given.get(name, _MISSING)
+        value, origins = given.get(name, _MISSING), [get_origin(each) or each for each in (kind, *get_args(kind))]
         if value is not _MISSING and not _accepts(kind, value):
             number = type(value) in {int, float} and show_number(value)
-            items = (
-                isinstance(value, Collection) and not isinstance(value, str | bytes) and f"{type_name(value)} with other items"
-            )
-            raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {number or items or type_name(value)}; pass one")
+            is_one = isinstance(value, Collection) and any(isinstance(each, type) and _is_one(each, value) for each in origins)
+            got = number or f"{type_name(value)}{' with other items' if is_one else ''}"
+            raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {got}; pass one")
         if isinstance(value, str) and not any_text:
             require_encodable(name, value)
-        if isinstance(value, str | PathLike) and {PathLike, Path} & {
-            get_origin(each) or each for each in (kind, *get_args(kind))
-        }:
+        if isinstance(value, str | PathLike) and {PathLike, Path} & {*origins}:
             require_encodable(name, path := fspath(value))
             if "\0" in path:
                 raise InvalidRequest(f"{name}: expected a path, got one with a NUL character; pass the path of a file")
