@@ -213,13 +213,15 @@ def gate(text: str) -> bool | str:
     if text not in {"local", "mx"} and not text.startswith("mx@"):
         text = f"expected local, mx or mx@ADDRESS, got {text!r}; write --gate=local, or write FILE before --gate."
         raise click.BadParameter(text)
-    return text.removeprefix("mx@") if "@" in text else text == "mx"
+    return text.removeprefix("mx@") if text.startswith("mx@") else text == "mx"
 
 
 def share(text: str) -> float:
     """Return a share from 0 to 1."""
+    from fractions import Fraction  # of a float, 2.9% would be less than 29 of 1,000
+
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(%?)", text)
-    if found is None or (value := float(found[1]) / (100 if found[2] else 1)) > 1:
+    if found is None or (value := float(Fraction(found[1]) / (100 if found[2] else 1))) > 1:
         raise click.BadParameter(f"expected a share from 0 to 100%, such as 3% or 0.03, got {text!r}.")
     return value
 

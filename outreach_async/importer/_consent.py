@@ -46,6 +46,13 @@ def _forbids(kind: str, text: str) -> bool:
     return any(not found["harmless"] for found in _load_pattern("status").finditer(words))
 
 
+@lru_cache(maxsize=_CACHE_SIZE)
+def is_refused(status: str) -> bool:
+    """Return whether a status forbids to write because of the address, and not because of what its person said."""
+    rest = _load_pattern("address").sub("", _fold_words(status))
+    return _forbids("email_status", status) and not _forbids("email_status", rest)
+
+
 def _fold_words(text: str) -> str:
     """Return the words of a text, in lower case and without accents, joined by blanks."""
     spaced = re.sub("(?<=[a-z])(?=[A-Z])", " ", text)
@@ -65,10 +72,11 @@ def _join_words(name: str) -> str:
 
 @cache
 def _load_pattern(name: str) -> re.Pattern[str]:
-    of = {key: _join_words(key) for key in ("negations", "statuses", "permitted", "fine")}
+    of = {key: _join_words(key) for key in ("negations", "statuses", "permitted", "fine", "addresses", "usable")}
     negated = rf"(?:{of['negations']}) (?:{of['statuses']})"
     patterns = {
         "status": rf"\b(?:(?P<harmless>{negated}|soft bounced?)|{of['statuses']}|(?:{of['negations']}) (?:{of['permitted']}))\b",
+        "address": rf"\b(?:{of['addresses']}|(?:{of['negations']}) (?:{of['usable']}))\b",
         "refusal": rf"(?!(?:{negated})\b)(?:{of['negations']})\b",
         "harmless": rf"(?:(?:{negated}|(?:{of['permitted']})(?: \d+)*|{of['fine']})(?: |$))+",
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -16,10 +15,11 @@ from urllib.parse import urlsplit
 import anyio
 import attrs
 
-from outreach_async._plumbing import require_module, require_seconds, require_types
+from outreach_async._plumbing import contact_key, require_module, require_seconds, require_types, show_name
 from outreach_async.bulk import Exclusions
 from outreach_async.errors import BulkStopped, InvalidRequest, format_count
 from outreach_async.importer._checks import find_problems
+from outreach_async.importer._consent import is_refused
 from outreach_async.importer._known_exports import fold_name
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ _VERDICTS: Final = {
 """The words of Bouncer, Debounce, Emailable, Hunter, Kickbox, MillionVerifier, NeverBounce, ZeroBounce and others."""
 
 
-@lru_cache
+@lru_cache(maxsize=1 << 12)
 def read_verdict(word: str) -> str:
     """Return what the word of a verifier says; empty if the word is no verdict."""
-    return _VERDICTS.get(fold_name(word), "")
+    return _VERDICTS.get(fold_name(word)) or ("invalid" if is_refused(word) else "")
 
 
 @attrs.frozen
@@ -123,6 +123,7 @@ class GateReport:
                 print(error)  # -> max_risk: expected at most 3% risky rows, got 1 of 2 (50%: 1 role); nothing is sent; ...
             ```
         """
+        require_types(GateReport.require, {"max_risk": max_risk})
         if not 0 <= max_risk <= 1:
             raise InvalidRequest(f"max_risk: expected a share from 0 to 1, got {max_risk!r}; pass, for example, 0.03")
         if self.risk > max_risk:
@@ -180,7 +181,8 @@ class Gate:
 
     @_resolver.default
     def _create_resolver(self) -> Resolver | None:  # before a large file is read
-        return _create_resolver(self.mx) if self.mx else None
+        require_types(Gate, {"mx": self.mx, "bounced": self.bounced, "deadline": self.deadline})
+        return None if self.mx is False else _create_resolver(self.mx)
 
     async def assess(self, emails: Iterable[str], statuses: Iterable[str] = (), column: str = "status") -> GateReport:
         """Return what the addresses are. Nothing is sent to them.
@@ -200,8 +202,8 @@ class Gate:
             print(report.findings)  # -> [(0, 'error', "gate: column 'status' says 'invalid'")]
             ```
         """
-        require_types(Gate.assess, locals())
-        judged = _Judged([*emails], [*map(sys.intern, statuses)], column, self.bounced)
+        require_types(Gate.assess, {"column": column})
+        judged = _Judged(_list("emails", emails), _list("statuses", statuses), column, self.bounced)
         if (got := len(judged.verdicts)) != (expected := len(judged.emails)):
             raise InvalidRequest(f"statuses: expected {expected:,}, one for each e-mail, got {got:,}; pass '' for an unknown one")
         await anyio.to_thread.run_sync(judged.find_bad)
@@ -226,11 +228,12 @@ class _Judged:
         emails = self.emails
         invalid = _find_problems("email", emails) if find_spec("email_validator") else {}
         self.servers = {domain_of(email): None for at, email in enumerate(emails) if at not in invalid}
-        refused = (at for at, verdict in enumerate(self.verdicts) if verdict == "invalid")
+        said = {contact_key(emails[at]): self.words[at] for at, verdict in enumerate(self.verdicts) if verdict == "invalid"}
+        people = enumerate(map(contact_key, emails)) if said else ()
         found = {
-            "verifier": {at: f"{self.column} says {self.words[at]!r}" for at in refused},
+            "verifier": {at: f"{self.column} says {show_name(said[key], 40)}" for at, key in people if key in said},
             "bounced": {at: f"bounced: {error}" for each in reversed(self.bounced) for at, error in each.find(emails).items()},
-            "invalid": invalid,
+            "invalid": invalid | {at: "no address" for at, email in enumerate(emails) if not email.strip()},
         }
         for name, reasons in found.items():  # the last reason counts
             self.counts[name] = len(reasons)
@@ -301,6 +304,13 @@ class _Judged:
             "catch_all": verifier,
             "unknown": ("; ".join(filter(None, (column, looked_up))), "no verdicts of a verifier, and no look-up"),
         }
+
+
+def _list(name: str, texts: object) -> list[str]:
+    found = [*texts] if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
+    if not all(isinstance(each, str) for each in found):
+        raise InvalidRequest(f"{name}: expected a list of str, got another value; pass '' for a missing one")
+    return found
 
 
 def _find_problems(check: str, emails: Sequence[str]) -> dict[int, str]:

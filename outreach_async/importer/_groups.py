@@ -30,7 +30,7 @@ _VALUES: Final = re.compile(
 )
 _GONE: Final = "..."
 _SUGGESTION: Final = re.compile(r"; did you mean [^;?]*\.\.\.\?")
-_COLUMN: Final = re.compile(r"(column .*|the list .*) (?:says|has) ", re.DOTALL)
+_COLUMN: Final = re.compile(r"((?:gate: )?(?:bounced: )?(?:column|the list) .*) (?:says|has) ", re.DOTALL)
 _ANSWER_PREFIX: Final = re.compile(r"\A\w+: the service answered [0-9]+: ")
 _LEADING_FIELD: Final = re.compile(r"(?P<field>[a-z][a-z0-9_]*): ")
 _BODY_FIELD: Final = re.compile(rb'"(?:field|param|parameter|property)"\s*:\s*"(?P<field>[A-Za-z][A-Za-z0-9_.]{0,63})"')
@@ -145,6 +145,11 @@ def _remove_values(text: str, values: tuple[str, ...]) -> str:
     return shorten(_SUGGESTION.sub("", " ".join(_VALUES.sub(_GONE, text).split())), _MAX_REASON)
 
 
+def excluded_reason(message: str, domains: Iterable[str]) -> str:
+    found = _COLUMN.match(message)
+    return shorten(found[1], _MAX_REASON) if found else find_reason(message, domains)
+
+
 def find_field(outcome: ContactOutcome) -> str:
     """Return the fields named in an outcome's error, separated by commas."""
     # A local check names the field at the start of its message; the service names fields in its message or in the response body.
@@ -166,9 +171,8 @@ def row_key(outcome: ContactOutcome, message: str) -> RowKey:
     error, field = outcome.error, find_field(outcome)
     code = error.status_code if isinstance(error, StatusError) else None
     if isinstance(error, Excluded):
-        found, domains = _COLUMN.match(message), [value.rpartition("@")[2].lower() for value in _values_of(outcome)]
-        reason = shorten(found[1], _MAX_REASON) if found else find_reason(message, domains)
-        return RowKey(outcome.status.value, code, field, reason)
+        domains = [value.rpartition("@")[2].lower() for value in _values_of(outcome)]
+        return RowKey(outcome.status.value, code, field, excluded_reason(message, domains))
     reason = find_reason(_ANSWER_PREFIX.sub("", message), _values_of(outcome))
     if isinstance(error, InvalidRequest):
         reason = reason.removeprefix(f"{field}: ").removeprefix(f"{_GONE}: ")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
-from collections.abc import Callable, Hashable, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, MutableSequence, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
@@ -33,12 +34,12 @@ from outreach_async.importer._columns import (
     map_columns,
     recognise_targets,
 )
-from outreach_async.importer._consent import CONSENT_CODES
+from outreach_async.importer._consent import CONSENT_CODES, find_exclusion
 from outreach_async.importer._gate import Gate, GateReport, domain_of, read_verdict
-from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups, find_reason
+from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups, excluded_reason
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping import UnmappedColumns, apply_mapping, clean_names, mapping_text, number_codes
-from outreach_async.importer._rows import Block, ReadBlock, Row, RowFinding, RowReader
+from outreach_async.importer._rows import SAME_PERSON, Block, ReadBlock, Row, RowFinding, RowReader
 from outreach_async.importer._table import File, read_blocks, scan_people
 from outreach_async.models import RUN_TARGET, WorkspaceField
 
@@ -347,6 +348,12 @@ class Preflight:
     _numbers: MutableSequence[int] = attrs.Factory(lambda: array("Q"))  # of the rows to judge, with their e-mails and statuses
     _addresses: list[str] = attrs.Factory(list)
     _statuses: list[str] = attrs.Factory(list)
+    _withheld: list[tuple[int, str, str]] = attrs.Factory(
+        list
+    )  # the same of rows that are not sent; of them, bad ones are judged
+    _bad: set[str] = attrs.Factory(set)  # the people of these rows whose addresses are bad
+    _opted_out: set[str] = attrs.Factory(set)
+    _repeating: Collection[int] = ()
     _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
     _files: list[MappedFile] = attrs.Factory(list)
@@ -441,6 +448,8 @@ class Preflight:
         excluded = {at for at, row in read.odd.items() if row.excluded is not None}
         targets: dict[int, Target] = {}
         findings: Mapping[int, Sequence[RowFinding]] = read.findings
+        if self.gate is not None:  # which says the same about the rows that can be sent
+            findings = {at: [*filter(_is_news, found)] if at not in refusals else found for at, found in findings.items()}
         if file.names_targets:
             # Those of excluded rows, too, because a ledger has entries for each target.
             named = {at: _named_target(read.row(at)) for at in range(count) if at not in refusals}
@@ -456,22 +465,17 @@ class Preflight:
         email_at = file.columns.sources["email"][0]
         emails = {at: cells[email_at] for at, cells in enumerate(block.cells) if len(cells) > email_at}
         emails |= {at: row.email for at, row in read.odd.items()}
-        for at in excluded | refusals.keys():
-            emails.pop(at, None)
+        addresses = emails
+        emails = {at: email for at, email in emails.items() if at not in excluded and at not in refusals}
         listed = self._take_listed(emails, targets, numbers, block)
         if not distinct:
             refusals |= self._find_repeats(emails, targets, numbers, targets_of_file.default)
-        if self.gate is not None:
-            places = [at for at, code in file.columns.consent if code == "email_status"]
-            for at, email in emails.items():
-                if at not in refusals:
-                    self._numbers.append(numbers[at])
-                    self._addresses.append(email)
-                    self._statuses.append(next((text for place in places if read_verdict(text := block.cells[at][place])), ""))
         self.rows += count
         self.refused += len(refusals)
         self.excluded += len(excluded) + len(listed)
         unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}, **listed}
+        if self.gate is not None:
+            self._take_addresses(file, read, numbers, addresses, unsent)
         return [(read.row(at), unsent[at]) for at in sorted(unsent)]
 
     def _take_listed(
@@ -487,6 +491,38 @@ class Preflight:
             finding = RowFinding("exclude", "error", "email", "excluded by a list", str(error))
             self._note(numbers[at], finding, block.cells[at])
         return found
+
+    def _take_addresses(
+        self,
+        file: MappedFile,
+        read: ReadBlock,
+        numbers: Sequence[int],
+        emails: Mapping[int, str],
+        unsent: Collection[int],
+    ) -> None:
+        """Keep the addresses for the gate: a list is judged by its bad addresses, whatever else forbids their rows."""
+        places = [place for place, code in file.columns.consent if code == "email_status"]
+        for at, email in emails.items():
+            if not email.strip():
+                continue
+            texts = [*map(read.block.cells[at].__getitem__, places)]
+            verdicts = {read_verdict(text): text for text in texts}
+            status = verdicts.get("invalid") or next((text for verdict, text in verdicts.items() if verdict), "")
+            if at not in unsent:
+                self._numbers.append(numbers[at])
+                self._addresses.append(email)
+                self._statuses.append(sys.intern(status))
+                continue
+            found = read.findings.get(at, ())
+            if getattr(read.odd.get(at), "excluded", None) is not None and found[0].reason != SAME_PERSON:
+                others = (text for text in texts if read_verdict(text) != "invalid")
+                is_refused = found[0].code == "email_status" and not any(
+                    find_exclusion("email_status", "", text) for text in others
+                )
+                (self._bad if is_refused and "invalid" in verdicts else self._opted_out).add(contact_key(email))
+            elif "invalid" in verdicts or any(each.check == "email" for each in found):
+                self._bad.add(contact_key(email))
+            self._withheld.append((numbers[at], email, status))
 
     def _add(self, finding: RowFinding, number: int) -> None:
         name = self._names[number >> _FILE_BITS].removesuffix(": ")
@@ -556,6 +592,7 @@ class Preflight:
                 self.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
         if self.repeats in WHOLE_INPUT:
             self.superseded = count
+            self._repeating = {number for number, _ in self._emails.repeats()} if self.gate is not None else ()
         self._emails, self._recent_emails = RowIndex(), RecentEmails()  # a run keeps what was found while it sends the rows
         return self
 
@@ -577,17 +614,28 @@ class Preflight:
         columns = [
             file.columns.headers[at] for file in self._files for at, code in file.columns.consent if code == "email_status"
         ]
+        bad = self._bad - self._opted_out
+        unsent = [each for each in self._withheld if contact_key(each[1]) in bad]
+        for number, email, status in unsent:
+            self._numbers.append(number)
+            self._addresses.append(email)
+            self._statuses.append(status)
         self.judged = await self.gate.assess(self._addresses, self._statuses, " or ".join(dict.fromkeys(columns)))
-        self.excluded += self.judged.bad
+        self.excluded -= len(unsent)
         for at, level, reason in self.judged.findings:
             number, email = self._numbers[at], self._addresses[at]
+            self.excluded += level == "error" and number not in self._repeating
             text = reason.removeprefix("gate: ")
-            finding = RowFinding("gate", level, "email", find_reason(text, [domain_of(email)]), f"email: {text}")
+            finding = RowFinding("gate", level, "email", excluded_reason(text, [domain_of(email)]), f"email: {text}")
             self._add(finding, number)
             (email_at, *_) = self._files[number >> _FILE_BITS].columns.sources["email"]
             self._note(number, finding, [""] * email_at + [email])
-        self._addresses, self._statuses = [], []
+        self._numbers, self._addresses, self._statuses, self._withheld = array("Q"), [], [], []
         return self
+
+
+def _is_news(finding: RowFinding) -> bool:
+    return finding.check not in {"email", "role"} or finding.level != "warn"
 
 
 def _named_target(row: Row) -> Target:

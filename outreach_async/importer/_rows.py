@@ -422,7 +422,7 @@ class RowReader:
     ) -> dict[int, RowFinding]:
         """Return a finding for each row of a person who must not be written to, or whose consent cannot be read."""
         found: dict[int, RowFinding] = {}
-        for at, code in consent:
+        for at, code in sorted(consent, key=lambda each: each[1] == "email_status"):  # what a person said counts first
             header = self.columns.headers[at]
             name = f"column {header.strip()!r}"
             reasons = {text: find_exclusion(code, header, text) for text in {*columns[at]}}

@@ -97,6 +97,7 @@ def test_a_list_without_any_risk_takes_one_line(shell: Shell, tmp_path: Path) ->
             ("--gate", "people.csv"),
             "expected local, mx or mx@ADDRESS, got 'people.csv'; write --gate=local, or write FILE before",
         ),
+        (("--gate=mx@",), "--gate: expected the address of a DNS resolver, got ''; pass one such as 127.0.0.1:53"),
         (("--gate=mx@mail",), "--gate: expected the address of a DNS resolver, got 'mail'; pass one such as 127.0.0.1:53"),
     ],
 )
@@ -105,6 +106,11 @@ def test_a_wrong_option_of_the_gate_is_refused_with_a_remedy(
 ) -> None:
     done = shell("import", save_contacts(tmp_path, PEOPLE), *DRY, *options)
     assert (done.code, message in done.err) == (2, True), done.err
+
+
+def test_a_budget_allows_exactly_its_share(shell: Shell, tmp_path: Path) -> None:
+    path = save_contacts(tmp_path, "\n".join(["email", *(f"{'info' if at < 29 else at}@a.example" for at in range(1000))]))
+    assert [shell("import", path, *DRY, "--gate", "--max-risk", each).code for each in ("2.9%", "2.89%")] == [0, 3]
 
 
 def test_rows_that_only_a_journal_has_are_not_sent_without_the_gate(served: Served) -> None:
