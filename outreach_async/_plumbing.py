@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from outreach_async._core.arguments import (
         checked_contact,  # a contact from a mapping, checked
         read_rate,  # the rate that the environment sets
-        require_choice,  # one of several words
         require_encodable,  # text without lone surrogates
         require_headers,  # header fields that a request may have
         require_id,  # an id or a key of one kind
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
         require_rate,  # requests per second
         require_seconds,  # a time limit in seconds, or `None`
         require_types,  # arguments by the annotations of their function
-        require_upload_options,  # the options of requests that create contacts
         require_workspace_ids,  # ids of workspaces, each once
         show_name,  # a name in a message, cut and without keys
         similar_names,  # the most similar names
@@ -32,6 +30,9 @@ if TYPE_CHECKING:
     )
     from outreach_async._core.limits import (
         CubicLimit,  # a limit that is learned from refusals
+        Rate,  # the protocol of a shared rate
+        RateShare,  # what a client may send
+        RateUsage,  # what a client has sent
     )
     from outreach_async._core.logs import (
         configure_logging,  # the log lines of `--verbose`
@@ -159,11 +160,11 @@ if TYPE_CHECKING:
 
 _HOMES: Final = {
     "_core.arguments": (
-        "checked_contact read_rate require_choice require_encodable require_headers require_id "
-        "require_number require_plain require_rate require_seconds require_types require_upload_options require_workspace_ids "
+        "checked_contact read_rate require_encodable require_headers require_id "
+        "require_number require_plain require_rate require_seconds require_types require_workspace_ids "
         "show_name similar_names trim type_name"
     ),
-    "_core.limits": "CubicLimit",
+    "_core.limits": "CubicLimit Rate RateShare RateUsage",
     "_core.logs": "configure_logging",
     "_core.operations": "order_fields",
     "_core.responses": "mask_string parse_retry_after secret_parts",

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, BinaryIO, Final, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 import msgspec
@@ -30,12 +30,10 @@ from outreach_async._plumbing import (
     open_place,
     order_key,
     read_value,
-    require_choice,
     require_fitting,
     require_id,
     require_number,
     require_types,
-    require_upload_options,
     translate_errors,
     type_name,
     unsent_outcome,
@@ -462,9 +460,8 @@ def plan(
         ```
     """
     require_types(plan, locals())
-    campaign = require_upload_options(duplicates, strict_validation, campaign)
-    require_choice("repeats", repeats, get_args(Repeats))
-    require_choice("blank", blank, get_args(Blank))
+    if campaign is not None:
+        campaign = require_id("campaign", campaign, "campaign", "pass a campaign id, or None for no campaign")
     require_fitting(blank=blank, duplicates=duplicates)
     require_number("parts", parts, least=1)
     options = PlanOptions(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import attrs
@@ -29,7 +29,6 @@ from outreach_async._plumbing import (
     is_url,
     open_place,
     parse_base_url,
-    require_choice,
     require_id,
     require_number,
     require_rate,
@@ -265,7 +264,7 @@ class Connection:
             )
         workspace = require_id("workspace", self.workspace, "workspace", "pass the id of a workspace")
         object.__setattr__(self, "workspace", workspace)  # frozen for callers, but new
-        require_choice("backend", self.backend, get_args(Backend))
+        require_types(Connection, {"backend": self.backend})
         require_number("concurrency", self.concurrency, least=1)
         if self.rate is not None:
             require_rate("rate", self.rate)

@@ -58,8 +58,7 @@ from typing import ClassVar, Final
 import anyio
 import attrs
 
-from outreach_async import Rate, RateShare, RateUsage
-from outreach_async._plumbing import CubicLimit, require_rate
+from outreach_async._plumbing import CubicLimit, Rate, RateShare, RateUsage, require_rate
 
 __all__ = ["Rate", "RateCoordinator", "RateShare", "RateUsage", "SharedRate"]
 

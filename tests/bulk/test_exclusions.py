@@ -113,7 +113,7 @@ def test_a_list_refuses_a_single_text_and_names_itself() -> None:
         Exclusions("ann@x.example", name="vips")
 
 
-async def test_an_async_function_is_refused_because_its_result_would_exclude_everybody() -> None:
+async def test_an_async_function_is_refused_because_its_result_would_exclude_all() -> None:
     async def is_blocked(email: str) -> bool:
         raise AssertionError(email)
 

@@ -15,14 +15,21 @@ from hypothesis import strategies as st
 from support.tables import check_rows
 
 from outreach_async import UNSET, Outcome
-from outreach_async._core.arguments import check_contact, choose_contact, require_body, require_method, require_target, to_contact
+from outreach_async._core.arguments import (
+    check_contact,
+    choose_contact,
+    require_body,
+    require_method,
+    require_target,
+    require_upload_options,
+    to_contact,
+)
 from outreach_async._plumbing import (
     require_encodable,
     require_headers,
     require_id,
     require_number,
     require_seconds,
-    require_upload_options,
 )
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES, RESERVED_FIELDS, STANDARD_FIELDS, NewContact
