@@ -170,7 +170,7 @@ def _find_holders(config: Config, given: Iterable[str]) -> dict[str, str]:
 
 def read_lists(options: Options, settings: ImportSettings) -> list[Exclusions] | None:
     """Read the lists of people to exclude, of the configuration file and of the command line; `None` if there are none."""
-    return [read_exclusions(path) for path in [*map(Path, options.config.exclude), *settings["exclude"]]] or None
+    return [*options.read_lists(), *map(read_exclusions, settings["exclude"])] or None
 
 
 def join_lists(exclude: Sequence[Exclusions] | None, found: Preflight) -> list[Exclusions] | None:

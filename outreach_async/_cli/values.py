@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import click
@@ -16,6 +16,9 @@ from outreach_async._plumbing import Backend, read_rate, require_id, require_pla
 from outreach_async.config import Config, FoundFile, load_config
 from outreach_async.errors import InvalidRequest
 from outreach_async.models import ID_PREFIXES
+
+if TYPE_CHECKING:
+    from outreach_async.bulk import Exclusions
 
 FAKE: Final = "fake:"
 """The base URL of the embedded service."""
@@ -88,6 +91,12 @@ class Options:
 
     def screen(self, *, as_json: bool = False) -> Screen:
         return Screen.of(as_json=self.as_json or as_json, quiet=self.quiet, verbose=self.verbose)
+
+    def read_lists(self) -> list[Exclusions]:
+        """Read the lists of the configuration file: people to whom no command writes."""
+        from outreach_async.importer import read_exclusions  # imported on demand: few commands need it
+
+        return [*map(read_exclusions, self.config.exclude)]
 
     @property
     def workspace(self) -> str | None:

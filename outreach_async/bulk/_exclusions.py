@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
 from inspect import iscoroutine
+from operator import methodcaller
 from os import PathLike
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from outreach_async._core.arguments import require_types, show_name, type_name
 from outreach_async.bulk._contact_keys import contact_key
@@ -63,8 +64,7 @@ class Exclusions:
         self.name, self.kind, self._key = name, kind, key
         self.figures: Mapping[str, int] = {}
         self._hashes: dict[bytes, str] = {}  # the reason by hash; a blank one stands for that of the list
-        self._domains: dict[bytes, str] = {}  # a mark does not show whether it is of a domain, so these have no key
-        self._hash = _hasher(key)
+        self._domains: dict[bytes, str] = {}  # a mark does not show whether it is of a domain, so a keyed list has none here
         if not _is_iterable(entries):
             raise InvalidRequest(f"{name}: expected a list of e-mails and domains, got {type_name(entries)}; {_READ_FILE}")
         for entry in entries:
@@ -90,18 +90,18 @@ class Exclusions:
             ```
         """
         given: object = entry
-        text = clean_entry(given) if isinstance(given, str) else ""
+        text = _clean(given) if isinstance(given, str) else ""
         if _DIGEST.fullmatch(text):
             if self._key is None:
                 raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got a mark; pass the key of the list as key=")
             self._hashes[bytes.fromhex(text[: 2 * _SIZE])] = reason
         elif _ADDRESS.fullmatch(text):
-            self._hashes[self._hash(_encode(contact_key(text)))] = reason
-        elif _DOMAIN.fullmatch(domain := domain_key(text.removeprefix("@"))) and not _FILE.fullmatch(domain):
+            self.add_email(text, reason)
+        elif _DOMAIN.fullmatch(domain := _domain_key(text.removeprefix("@"))) and not _FILE.fullmatch(domain):
             if self._key is None:
                 self._domains[_encode(domain)] = reason
             else:
-                self._hashes[self._hash(_encode(f"@{domain}"))] = reason
+                self._hashes[_hasher(self._key)(f"@{domain}")] = reason
         else:
             got = show_name(text, 80) if isinstance(given, str) else type_name(given)
             remedy = _READ_FILE if isinstance(given, PathLike) or _FILE.fullmatch(text) else "correct or remove the entry"
@@ -117,7 +117,7 @@ class Exclusions:
             print(blocked.find(["ANN at company"]))  # -> {0: Excluded('no address')}
             ```
         """
-        self._hashes[self._hash(_encode(contact_key(email)))] = reason
+        self._hashes[_hasher(self._key)(_spell(contact_key(email)))] = reason
 
     def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
         """Return an error for each e-mail that is listed, by its position.
@@ -128,21 +128,19 @@ class Exclusions:
             # -> {0: Excluded('the list exclude has the domain acme.example')}
             ```
         """
-        found: dict[int, Excluded] = {}
-        get, get_domain, hash_ = self._hashes.get, self._domains.get, self._hash
-        is_keyed = self._key is not None
-        has_domains = is_keyed or bool(self._domains)
-        for position, email in enumerate(emails):
-            key, domain = contact_key(email), ""
-            if (reason := get(hash_(_encode(key)))) is None and has_domains:
-                domain = key.rpartition("@")[2]
-                if not domain.isascii() or "xn--" in domain or domain[-1:] == ".":
-                    domain = domain_key(domain)
-                reason = get(hash_(_encode(f"@{domain}"))) if is_keyed else get_domain(_encode(domain))
-            if reason is not None:
-                what = f"domain {domain}" if domain else "address"
-                found[position] = Excluded(reason or f"the list {self.name} has the {what}", kind=self.kind)
-        return found
+        return {at: error for at, email in enumerate(emails) if (error := self(email)) is not None}
+
+    def __call__(self, email: str) -> Excluded | None:
+        key, hash_, what = contact_key(email), _hasher(self._key), "address"
+        text = key if key.isascii() and "xn--" not in key and key[-1:] != "." else _spell(key)
+        reason = self._hashes.get(hash_(text))
+        if reason is None and text is not key:  # others make marks of an address as it is written
+            reason = self._hashes.get(hash_(key))
+        if reason is None and (self._domains or self._key is not None):
+            domain = text.rpartition("@")[2]
+            what = f"domain {domain}"
+            reason = self._domains.get(_encode(domain)) if self._key is None else self._hashes.get(hash_(f"@{domain}"))
+        return None if reason is None else Excluded(reason or f"the list {self.name} has the {what}", kind=self.kind)
 
     def __len__(self) -> int:
         return len(self._hashes) + len(self._domains)
@@ -150,18 +148,12 @@ class Exclusions:
     def __repr__(self) -> str:
         return f"<Exclusions {self.name!r}: {format_count(len(self), 'entry', 'entries')}>"  # not the key
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_hash"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, _hash=_hasher(state["_key"]))
-
 
 def _is_iterable(entries: object) -> bool:
     return isinstance(entries, Iterable) and not isinstance(entries, str | bytes | PathLike)
 
 
-def clean_entry(text: str) -> str:
+def _clean(text: str) -> str:
     """Return an entry without the name of a person, quotes and blanks around it, and without invisible characters."""
     text = INVISIBLE.sub("", text).strip()
     if named := _NAMED.fullmatch(text):
@@ -169,8 +161,14 @@ def clean_entry(text: str) -> str:
     return quoted[2].strip() if (quoted := _QUOTED.fullmatch(text)) else text
 
 
+def _spell(key: str) -> str:
+    """Return a contact key with its domain in the spelling in which domains are compared."""
+    local, at, domain = key.rpartition("@")
+    return f"{local}{at}{_domain_key(domain)}"
+
+
 @lru_cache(maxsize=4096)
-def domain_key(domain: str) -> str:
+def _domain_key(domain: str) -> str:
     """Return a domain in the spelling in which domains are compared."""
     domain = domain.strip().lower().replace("\u3002", ".").removesuffix(".")
     if domain.isascii() and "xn--" not in domain:
@@ -185,17 +183,17 @@ def _decode_label(label: str) -> str:
         return label
 
 
-def _encode(text: str) -> bytes:
-    return text.encode() if text.isascii() else text.encode("utf-8", "surrogatepass")
+_encode: Final = methodcaller("encode", "utf-8", "surrogatepass")
 
 
-def _hasher(key: bytes | None) -> Callable[[bytes], bytes]:
+@lru_cache(maxsize=64)
+def _hasher(key: bytes | None) -> Callable[[str], bytes]:
     """Return a function that hashes a text to 64 bits, the same in every process."""
     if key is None:
         copy = blake2b(digest_size=_SIZE).copy
 
-        def hash_text(text: bytes) -> bytes:
-            (state := copy()).update(text)
+        def hash_text(text: str) -> bytes:
+            (state := copy()).update(_encode(text))
             return state.digest()
 
         return hash_text
@@ -204,40 +202,29 @@ def _hasher(key: bytes | None) -> Callable[[bytes], bytes]:
     padded = (sha256(key).digest() if len(key) > size else key).ljust(size, b"\0")
     inner, outer = (sha256(bytes(byte ^ pad for byte in padded)).copy for pad in (0x36, 0x5C))
 
-    def hash_mark(text: bytes) -> bytes:
-        (first := inner()).update(text)
+    def hash_mark(text: str) -> bytes:
+        (first := inner()).update(_encode(text))
         (second := outer()).update(first.digest())
         return second.digest()[:_SIZE]
 
     return hash_mark
 
 
-class Finder(Protocol):
-    """Finds the e-mails that must not be written to."""
-
-    def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
-        """Return an error for each of them, by its position."""
+Finder: TypeAlias = Callable[[str], Excluded | None]
+"""Returns an error if an e-mail must not be written to."""
 
 
-Predicate: TypeAlias = Callable[[str], object]
+def _ask(call: Callable[[str], object]) -> Finder:
+    text = f"{getattr(call, '__name__', type(call).__name__)} excludes the address"
 
+    def find(email: str) -> Excluded | None:
+        result = call(contact_key(email))  # with the key, so that rows of one contact have one result
+        if iscoroutine(result):
+            result.close()
+            raise InvalidRequest("exclude: expected a function that returns a bool or a text, got an async one; pass a plain one")
+        return Excluded(result if isinstance(result, str) else text, kind="list") if result else None
 
-class _Predicate:
-    def __init__(self, call: Predicate) -> None:
-        self._call, self._text = call, f"{getattr(call, '__name__', type(call).__name__)} excludes the address"
-
-    def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
-        found = dict[int, Excluded]()
-        for position, email in enumerate(emails):
-            result = self._call(contact_key(email))  # with the key, so that rows of one contact have one result
-            if iscoroutine(result):
-                result.close()
-                raise InvalidRequest(
-                    "exclude: expected a function that returns a bool or a text, got an async one; pass a plain one"
-                )
-            if result:
-                found[position] = Excluded(result if isinstance(result, str) else self._text, kind="list")
-        return found
+    return find
 
 
 def choose_finders(exclude: Any) -> tuple[Finder, ...]:
@@ -253,7 +240,7 @@ def choose_finders(exclude: Any) -> tuple[Finder, ...]:
         if isinstance(each, Exclusions):
             finders.append(each)
         elif callable(each):
-            finders.append(_Predicate(each))
+            finders.append(_ask(each))
         else:
             entries.add(each)
     if not finders and not entries:  # perhaps an iterator that another run has read
@@ -261,9 +248,9 @@ def choose_finders(exclude: Any) -> tuple[Finder, ...]:
     return (*finders, entries) if entries else (*finders,)
 
 
-def find_excluded(finders: Sequence[Finder], emails: Sequence[str]) -> dict[int, Excluded]:
-    """Return what the first finder says that has each e-mail, by the e-mail's position."""
-    found = finders[0].find(emails) if finders else {}
-    for finder in finders[1:]:
-        found = finder.find(emails) | found
-    return found
+def find_error(finders: Sequence[Finder], email: str) -> Excluded | None:
+    """Return what the first finder says that has an e-mail."""
+    for find in finders:
+        if (error := find(email)) is not None:
+            return error
+    return None

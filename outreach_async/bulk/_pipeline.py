@@ -21,7 +21,7 @@ from outreach_async._wire_words import Outcome
 from outreach_async.bulk import _outcomes as outcomes
 from outreach_async.bulk._cells import Blank
 from outreach_async.bulk._direct import DirectRecorder
-from outreach_async.bulk._exclusions import Finder, find_excluded
+from outreach_async.bulk._exclusions import Finder, find_error
 from outreach_async.bulk._outcomes import ContactOutcome
 from outreach_async.bulk._ports import MAX_WINDOW_SIZE, EndState, OpenRecorder, Recorder, RunContext
 from outreach_async.bulk._progress import BulkProgress, RateEstimator, StateReporter
@@ -370,19 +370,19 @@ class Pipeline:
     def _exclude(self, row: ParsedRow | ContactOutcome) -> ParsedRow | ContactOutcome:
         """Return the row or, if its person must not be written to, its outcome."""
         maybe_sent = isinstance(row, ParsedRow) and row.maybe_sent
-        email, original = (row.email, row.original) if isinstance(row, ParsedRow) else (email_of(row.contact) or "", row.contact)
         try:
-            found = find_excluded(self._exclusions, (email,))
+            error = find_error(self._exclusions, row.email if isinstance(row, ParsedRow) else email_of(row.contact) or "")
         except Exception:  # of a function of the caller
             if maybe_sent:
                 self._possibly_sent.append(row.index)
             raise
-        if not found:
+        if error is None:
             return row
+        original = row.original if isinstance(row, ParsedRow) else row.contact
         if maybe_sent:  # by an earlier process, before the person was excluded
             options: dict[str, Any] = {"attempts": 0, "maybe_applied": True, "target": row.target}
-            return outcomes.unfinished_outcome(row.index, original, found[0], self._plan.duplicates, **options)
-        return outcomes.unsent_outcome(row.index, original, Outcome.EXCLUDED, found[0], target=row.target)
+            return outcomes.unfinished_outcome(row.index, original, error, self._plan.duplicates, **options)
+        return outcomes.unsent_outcome(row.index, original, Outcome.EXCLUDED, error, target=row.target)
 
     def _deliver_unsent(self, unsent: outcomes.UnsentRows) -> None:
         """Deliver outcomes of rows that are not sent. Their worker has taken one slot for them."""

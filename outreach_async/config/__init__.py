@@ -8,7 +8,7 @@ one names three workspaces, and says where the owner keys are:
     rate = 20             # requests per second, without a workspace's own
     owner_key = { env = "OUR_KEY" }
     workspace = "retail"  # what commands read without --workspace
-    exclude = ["blocked.csv"]  # lists of people to whom no import writes
+    exclude = ["blocked.csv"]  # lists of people to whom no command writes
 
     [workspaces]
     acme = { id = "space_1", groups = ["retail"] }

@@ -167,8 +167,8 @@ class Config:
             and where the key is stored; `None` for what the file does not
             set.
         workspace: Names, ids and groups that are selected by default.
-        exclude: Paths of the lists of people to whom no import writes; see
-            `importer.read_exclusions`.
+        exclude: Paths of the lists of people to whom no command writes;
+            see `importer.read_exclusions`.
         workspaces: The workspaces, in the order of the file.
         from_profile: Names of the values that the profile sets.
         untrusted: The file, if it must be trusted before its values are

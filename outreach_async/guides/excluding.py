@@ -21,8 +21,8 @@ Customers, competitors and people who complained are in other files:
 A list is a CSV, JSON Lines or Parquet file or a workbook with a column of
 e-mails or of domains, or a text file with one address or domain in each
 line. A domain stands for its addresses, but not for those of its
-sub-domains. A list in `outreach.toml` applies to every import, so that
-nobody forgets the option:
+sub-domains. A list in `outreach.toml` applies to every command and to the
+MCP server, so that nobody forgets the option:
 
     exclude = ["blocked.csv"]
 

@@ -57,8 +57,9 @@ and every field (MCP elicitation), and a person must confirm. A
 confirmation is used once: if the program repeats it, the server refuses
 the call with `Invalid or expired requestState`, and creates nothing. The
 form shortens values of more than 40 characters, and shows their length. A
-call for another workspace or with an invalid contact is refused before the
-person is asked. If the program cannot show forms, the call fails, and the
+call for another workspace, with an invalid contact or with a person on a
+list of the configuration file (`exclude`) is refused before the person is
+asked. If the program cannot show forms, the call fails, and the
 error lists the alternatives. The result has `status`, `certain` and
 `possible` (all statuses that the contact may have) for every contact.
 

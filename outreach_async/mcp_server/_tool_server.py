@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from functools import partial
 from hmac import compare_digest
 from importlib.metadata import version
+from pathlib import Path
 from threading import Thread
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
@@ -33,6 +34,7 @@ from outreach_async._plumbing import require_seconds, require_types, require_wor
 from outreach_async.audit.history import History
 from outreach_async.client import OutreachClient
 from outreach_async.errors import OutreachError
+from outreach_async.importer import read_exclusions
 from outreach_async.mcp_server._answers import AnswerWriter, NamedWorkspaces
 from outreach_async.mcp_server._read_tools import MAX_CONTACTS, ReadTools
 from outreach_async.mcp_server._write_tool import OpenQuestions, WriteTool, build_create_function
@@ -126,6 +128,7 @@ def create_server(
     clock: Callable[[], float] | None = None,
     history: History | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
+    exclude: Iterable[str | Path] = (),
 ) -> MCPServer[Any]:
     """Create an MCP server whose tools use a client. No request is sent.
 
@@ -148,10 +151,12 @@ def create_server(
             `history` shows. The server only reads it.
         names: Names of workspaces by id. Tools accept names and ids, and
             show both.
+        exclude: Paths of lists of people for whom no contact may be
+            created; each call reads them. See `importer.read_exclusions`.
 
     Raises:
         InvalidRequest: An id is not a workspace id, no workspace is given,
-            or the deadline is not greater than 0.
+            the deadline is not greater than 0, or a list cannot be used.
 
     Example:
         ```python
@@ -177,7 +182,9 @@ def create_server(
         )
     ]
     if writable:
-        tools.append(_build_tool(build_create_function(WriteTool(limited, allowed, deadline, answers)), _CREATES))
+        for path in (lists := [*exclude]):
+            read_exclusions(path)  # reports a list that cannot be used at the start
+        tools.append(_build_tool(build_create_function(WriteTool(limited, allowed, deadline, answers, lists)), _CREATES))
     writes = f" create_contacts works in: {allowed}." if writable else ""
     return ToolServer(
         "outreach-async",

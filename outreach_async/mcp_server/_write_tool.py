@@ -5,6 +5,7 @@
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 import anyio
@@ -20,6 +21,7 @@ from outreach_async._plumbing import checked_contact, require_id, show_name, uns
 from outreach_async.bulk import BulkRun, ContactOutcome, Outcomes
 from outreach_async.client import OutreachClient
 from outreach_async.errors import BulkError, BulkStopped, InvalidRequest
+from outreach_async.importer import read_exclusions
 from outreach_async.mcp_server._answers import MAX_PROSE, AnswerWriter, NamedWorkspaces, clean_text
 from outreach_async.mcp_server._read_tools import MAX_FIELDS, Contacts
 from outreach_async.models import FAILED_OUTCOMES
@@ -68,6 +70,7 @@ class WriteTool:
     _workspaces: NamedWorkspaces
     _deadline: float
     _answers: AnswerWriter
+    _exclude: Sequence[str | Path]
 
     def build_question(
         self, workspace: str, contacts: Sequence[Mapping[str, Any]], campaign: str | None, duplicates: str
@@ -76,6 +79,10 @@ class WriteTool:
         label = self._workspaces.label_of(self._require_workspace(workspace))
         campaign = _require_campaign(campaign)
         checked = _check_contacts(contacts)
+        for listed in map(read_exclusions, self._exclude):  # as they are now: a server runs for weeks
+            if found := listed.find([contact.email for contact in checked]):
+                shown = "; ".join(f"contact {at + 1} must not be written to: {error}" for at, error in found.items())
+                raise InvalidRequest(f"{shown}; nothing was sent; leave them out")
         into = f"campaign {clean_text(campaign)} of workspace {label}" if campaign else f"workspace {label} without a campaign"
         existing = "are left unchanged" if duplicates == "skip" else "get values only for missing fields"
         count = "1 contact" if len(contacts) == 1 else f"{len(contacts)} contacts"
@@ -100,6 +107,7 @@ class WriteTool:
             duplicates=duplicates,
             order="input",
             stop_after_rejects=None,
+            exclude=[*map(read_exclusions, self._exclude)] or None,
             max_outage=half,
             deadline=half,
         )

@@ -24,7 +24,7 @@ from outreach_async._core.operations import ContactRequests, CopyDetector, Reque
 from outreach_async._wire_words import Outcome
 from outreach_async.bulk._cells import count_kept
 from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
-from outreach_async.bulk._exclusions import Finder, find_excluded
+from outreach_async.bulk._exclusions import Finder, find_error
 from outreach_async.bulk._outcomes import (
     ContactOutcome,
     LedgerCounts,
@@ -436,7 +436,9 @@ class Comparer:
 
     def _exclude(self, rows: PreparedRows) -> None:
         """Set the outcomes of rows whose people must not be written to, unless the rows are not sent anyway."""
-        for position, error in find_excluded(self.exclusions, rows.emails).items():
+        for position, email in enumerate(rows.emails) if self.exclusions else ():
+            if (error := find_error(self.exclusions, email)) is None:
+                continue
             row = _parsed(rows, position, self._parser.parse)
             if isinstance(row, ParsedRow) or is_rejected_repeat(row):
                 outcome = unsent_outcome(row.index, rows.originals[position], Outcome.EXCLUDED, error, target=row.target)

@@ -189,7 +189,7 @@ async def test_a_function_that_fails_ends_the_run_before_its_row_is_sent(path: P
 
 
 @virtual_time
-async def test_a_function_that_fails_ends_the_run_and_a_row_that_may_have_been_sent_stays_so(journal: Store) -> None:
+async def test_a_row_that_may_have_been_sent_stays_so_if_a_function_fails(journal: Store) -> None:
     async with client(Script(HANG)).contacts.create_many([ANN], journal=journal):
         await anyio.sleep(1)
     for _ in range(2):

@@ -96,6 +96,19 @@ def test_the_lists_of_the_configuration_file_apply_to_every_import(served: Serve
     assert (wrong.code, message in wrong.err) == (2, True)
 
 
+@pytest.mark.usefixtures("lists")
+def test_a_contact_on_a_list_of_the_configuration_file_is_not_created(served: Served) -> None:
+    (file := served.folder / "outreach.toml").write_text('exclude = ["blocked.txt"]\n')
+    file.chmod(0o600)
+    own = (*served.options, "--config", str(file))
+    refused = served("contacts", "create", "--email", "ann@X.example", *own)
+    assert (refused.code, refused.out) == (3, f"excluded: {REASONS[0]}\n")
+    code, value = served.json("contacts", "create", "--email", "ann@x.example", *own)
+    assert (code, value["status"], value["error"]) == (3, "excluded", REASONS[0])
+    assert not served.service.contacts("space_1")
+    assert served("contacts", "create", "--email", "bo@x.example", *own).code == 0
+
+
 @pytest.mark.thorough
 @pytest.mark.covers
 def test_processes_and_a_cluster_exclude_the_people_of_the_lists(

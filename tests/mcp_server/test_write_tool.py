@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,6 +14,7 @@ from support.assistants import HOSTILE, MODES, NOTICE, Person, assisted, connect
 from support.cli import KEY, small_service
 from support.time import virtual_time
 
+from outreach_async import InvalidRequest
 from outreach_async.fake import FakeService, faults
 
 ANN = {"email": "ann@a.example", "first_name": "Ann", "custom_1": "gold"}
@@ -58,6 +60,28 @@ async def test_the_question_names_the_workspace_that_is_given_by_name(service: F
         answer = await assistant.ask("create_contacts", workspace="acme", contacts=[ANN])
     assert person.questions[0].startswith("Create 1 contact in workspace acme (space_1) without a campaign?")
     assert (answer["workspace"], answer["workspace_name"], answer["contacts"][0]["status"]) == ("space_1", "acme", "added")
+
+
+async def test_a_person_on_a_list_is_refused_as_the_list_is_now_before_anybody_is_asked(
+    service: FakeService, tmp_path: Path
+) -> None:
+    person = Person(create=True)
+    (path := tmp_path / "blocked.txt").write_text("cy@a.example\n")
+    call = {"workspace": "space_1", "contacts": [ANN, BOB]}
+    async with assisted(service, allow_writes=["space_1"], exclude=[path]) as server, connected(server, person) as assistant:
+        path.write_text("BOB@a.example\n")
+        error = await assistant.fail("create_contacts", **call)
+        assert (person.questions, len(service.requests)) == ([], 0)
+        path.write_text("b.example\n")
+        answer = await assistant.ask("create_contacts", **call)
+    assert error == "contact 2 must not be written to: the list blocked.txt has the address; nothing was sent; leave them out"
+    assert [contact["status"] for contact in answer["contacts"]] == ["added", "added"]
+
+
+async def test_a_server_that_cannot_use_a_list_does_not_start(service: FakeService, tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"none\.txt"):
+        async with assisted(service, allow_writes=["space_1"], exclude=[tmp_path / "none.txt"]):
+            raise AssertionError
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,10 @@ def create(
 
         outreach-async contacts create --email ann@x.example --set first_name=Ann
 
-    Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, not_applied or unknown; 77 not
-    allowed (the service answered 401 or 403).
+    Nothing is sent if a list of the configuration file (exclude) has the e-mail address.
+
+    Exit codes: 0 added, skipped, overwriten or updated_missing_fields; 2 wrong usage; 3 rejected, excluded, not_applied or
+    unknown; 77 not allowed (the service answered 401 or 403).
     """
     from outreach_async._cli.process import run_async
 
@@ -118,13 +120,18 @@ def _find_code(name: str, fields: Sequence[WorkspaceField]) -> str:
 
 
 async def _create(options: Options, email: str, values: Mapping[str, str], policies: Mapping[str, Any]) -> int:
+    from outreach_async import Outcome
     from outreach_async._cli.connection import open_client
     from outreach_async._cli.process import NOT_ALLOWED, exit_code, format_message
-    from outreach_async._plumbing import failed_outcome
+    from outreach_async._plumbing import failed_outcome, unsent_outcome
     from outreach_async.bulk import ContactOutcome
     from outreach_async.errors import InvalidRequest, OutreachError
 
     screen = options.screen()
+    for listed in options.read_lists():
+        if found := listed.find([email]):
+            outcome = unsent_outcome(0, {"email": email}, Outcome.EXCLUDED, found[0])
+            return _print_outcome(screen, outcome, email, str(found[0]))
     async with open_client(options, writes=True) as client:
         fields = () if all(map(_is_code, values)) else await client.workspaces.fields()
         contact = _build_contact(email, values, fields)
@@ -142,6 +149,7 @@ async def _create(options: Options, email: str, values: Mapping[str, str], polic
 
 
 def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details: str | None = None) -> int:
+    from outreach_async import Outcome
     from outreach_async._cli.messages import note_applied
     from outreach_async._cli.process import INCOMPLETE, OK, format_message
     from outreach_async.models import FAILED_OUTCOMES
@@ -154,4 +162,4 @@ def _print_outcome(screen: Screen, outcome: ContactOutcome, email: str, details:
     result = {name: getattr(outcome, name) for name in ("status", "id", "certain", "attempts")}
     error = None if outcome.error is None else format_message(outcome.error)
     screen.print_result({"email": email, **result, "details": details, "possible": possible, "error": error})
-    return INCOMPLETE if outcome.status in FAILED_OUTCOMES else OK
+    return INCOMPLETE if outcome.status in {*FAILED_OUTCOMES, Outcome.EXCLUDED} else OK

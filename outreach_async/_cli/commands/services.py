@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -192,10 +192,9 @@ def mcp(
         # Creating contacts takes the key of the writable workspaces; reading takes none.
         default = (writable or workspaces)[0]
         async with open_client(options, workspace=default, writes=bool(writable)) as client:
-            clock, names = clock_of(options), options.config.names
-            server = create_server(
-                client, workspaces, allow_writes=writable, deadline=deadline, clock=clock, history=store, names=names
-            )
+            clock, config = clock_of(options), options.config
+            given: dict[str, Any] = {"history": store, "names": config.names, "exclude": config.exclude}
+            server = create_server(client, workspaces, allow_writes=writable, deadline=deadline, clock=clock, **given)
             if http:
                 app = build_app(server, host, token)
                 await uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning")).serve()
