@@ -184,22 +184,12 @@ Other people who must not be written to are in lists, which
 
 Gate
 ----
-A `Gate` finds out, before the first row is sent, how many addresses are
-invalid, have bounced, are of roles, of disposable or free providers, or of
-domains without a mail server, and what the column of a verifier
-(`email_status`) says. A figure that was not looked up is unknown:
-
-```python
-import anyio
-from outreach_async.importer import Gate
-
-report = anyio.run(Gate().assess, ["ann@company.example", "info@company.example", "bo@@acme.example"])
-print(report.counts["invalid"], report.counts["role"], report.counts["no_mail_server"])  # -> 1 1 None
-```
-
-`MappedFile.check(gate=...)` judges a file. With `exclude=` of
-`create_many`, the report's `exclusions` withhold the bad addresses, and
-its `require` raises if too many are risky. The command has `--gate`.
+`MappedFile.check(gate=Gate())` finds out, before the first row is sent,
+how many addresses are invalid, have bounced, are of roles, of disposable
+or free providers, or of domains without a mail server, and what the column
+of a verifier (`email_status`) says. With `exclude=` of `create_many`, the
+report's `exclusions` withhold the bad addresses, and its `require` raises
+if too many are risky. The command has `--gate`.
 
 Rejects
 -------

