@@ -43,7 +43,8 @@ def require_types(function: Any, given: Mapping[str, object], *, any_text: bool 
         value, origins = given.get(name, _MISSING), [get_origin(each) or each for each in (kind, *get_args(kind))]
         if value is not _MISSING and not _accepts(kind, value):
             number = type(value) in {int, float} and show_number(value)
-            is_one = isinstance(value, Collection) and any(isinstance(each, type) and _is_one(each, value) for each in origins)
+            classes = [each for each in origins if isinstance(each, type) and each is not Any]
+            is_one = isinstance(value, Collection) and any(_is_one(each, value) for each in classes)
             got = number or f"{type_name(value)}{' with other items' if is_one else ''}"
             raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {got}; pass one")
         if isinstance(value, str) and not any_text:

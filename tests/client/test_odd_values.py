@@ -519,6 +519,7 @@ def test_an_odd_value_is_used_or_refused_by_the_name_of_its_argument(package: st
         ("outreach_async.fake", "HeaderAuth", "header"),
         ("outreach_async.converters", "OutreachConverter.loads", "kind"),
         ("outreach_async.importer", "map_columns", "fields"),
+        ("outreach_async.mcp_server", "build_app", "server"),
         ("outreach_async.parts", "RejectsTable", "files"),
         ("outreach_async.audit.reports", "render_clients", "first"),
         (RESOURCES, "Contacts.create_many", "max_age"),
