@@ -338,10 +338,6 @@ def decode_spooled(payload: bytes | str) -> tuple[Any, Target | None]:
     return SpooledExclusion(*content) if isinstance(content, list) else content, target
 
 
-def is_erased(payload: bytes) -> bool:
-    return bool(decode_spooled(payload)[0] == ERASED)
-
-
 def _spool_key(email: str, target: Target | None) -> str:
     """Return what identifies the rows of one contact in the spool; an empty string for a row without an e-mail."""
     return email if target is None or not email else "\n".join((email, *map(str, target)))

@@ -178,7 +178,7 @@ without `export`, as two units in `/etc/systemd/system`, started by
 
 People who ask to be forgotten
 ------------------------------
-    outreach-async erase --from - --path /var/lib/outreach --path s3://bucket/acme.ledger --and-exclude forgotten.txt < asked.txt
+    outreach-async erase --from asked.txt --path /var/lib/outreach --path s3://bucket/acme.ledger --and-exclude forgotten.txt
 
 `erase` searches files, folders and object stores, and removes people from
 ledgers, journals, histories, and the results, rejects and findings of

@@ -117,7 +117,7 @@ reported as `skipped`, although this run created their contacts. So no
 lifecycle rule of the bucket may delete objects of an unfinished run.
 """
 
-from outreach_async.store._erasing import Erased, People, erase
+from outreach_async.store._erasing import Erased, erase, match_people
 from outreach_async.store._records import Earlier, Identity, JournalReport
 from outreach_async.store._store import Changed, LedgerReport, Store, stores_in
 
@@ -128,8 +128,8 @@ __all__ = [
     "Identity",
     "JournalReport",
     "LedgerReport",
-    "People",
     "Store",
     "erase",
+    "match_people",
     "stores_in",
 ]

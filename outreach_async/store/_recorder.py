@@ -34,7 +34,7 @@ from outreach_async.bulk._rows import (
     ParsedRow,
     PossiblySent,
     Repeats,
-    is_erased,
+    decode_spooled,
     require_fitting,
 )
 from outreach_async.bulk._source import END
@@ -282,8 +282,8 @@ class WindowedFeed:
         while rows := (await self._source.pull_batch(_CHECKPOINT_INTERVAL, MAX_BATCH_BYTES))[0]:
             stored = await self._thread.run(self._writer.spooled_rows, count, len(rows), "serial", sys.maxsize)
             given = [(await self._parser.targets.apply(self._parser.encode_for_spool, row))[1] for row in rows]
-            pairs = zip(stored, given, strict=False)
-            if len(stored) < len(rows) or any(row.payload != new and not is_erased(row.payload) for row, new in pairs):
+            other = [row.payload for row, new in zip(stored, given, strict=False) if row.payload != new]
+            if len(stored) < len(rows) or any(decode_spooled(payload)[0] != ERASED for payload in other):
                 break
             count += len(rows)
         if rows or 0 < count < spooled:

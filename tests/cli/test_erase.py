@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pty
+import re
 import shutil
 import sqlite3
 import sys
@@ -26,7 +27,7 @@ from support.runs import client
 from outreach_async import InvalidRequest, Outcome, Store
 from outreach_async.audit.history import History
 from outreach_async.importer import RejectsFile, ResultsFile, erase_rows, map_columns, open_file, read_exclusions, results_of
-from outreach_async.store import Identity, People
+from outreach_async.store import Identity, match_people
 
 BOX, BO = "a0@one.example", "bo@acme.example"
 PEOPLE = f'E-mail,City\n{ANN},"Lyon, 7"\n{BO},Bern\n'
@@ -156,7 +157,7 @@ def test_a_person_at_a_terminal_is_asked(shell: Shell, folder: Path, answer: str
     ("arguments", "error"),
     [
         ([], "EMAIL: missing; pass addresses, or --from FILE with one a line."),
-        (["ann", "--path", "."], "emails: expected an e-mail address, got another text as number 1; pass whole addresses"),
+        (["ann", "--path", "."], "emails: expected an e-mail address, got another text as number 1; pass only addresses"),
         ([ANN], "--path: missing; pass the files, folders and URLs in which to look."),
         ([ANN, "--path", "missing"], "--path missing: does not exist; pass a file, a folder or a URL."),
         (["--from", "missing", "--path", "."], "missing: No such file or directory; pass a readable file"),
@@ -173,7 +174,8 @@ def test_without_a_terminal_the_consent_is_an_option(shell: Shell, folder: Path)
 
 def test_the_people_are_excluded_from_later_imports(shell: Shell, folder: Path, tmp_path: Path) -> None:
     marks = tmp_path / "forgotten.txt"
-    assert f"--exclude {marks}" in shell("erase", ANN, "--path", str(folder), "--yes", "--and-exclude", str(marks)).out
+    out = shell("erase", ANN, "--path", str(folder), "--yes", "--and-exclude", str(marks)).out
+    assert out.index("Erased: ") < out.index(f"--exclude {marks}")
     assert [*read_exclusions(marks).find([ANN, BO])] == [0]
     assert find_traces(tmp_path, ANN) == ["imports/people.csv"]
     Path(f"{marks}.key").unlink()
@@ -192,6 +194,14 @@ def write_damaged_zip(path: Path) -> None:
     path.write_bytes(content[:40] + b"\xff" * 40 + content[80:])
 
 
+def write_encrypted_zip(path: Path) -> None:
+    write_zip(path)
+    content = bytearray(path.read_bytes())
+    for magic, flags in (b"PK\3\4", 6), (b"PK\1\2", 8):
+        content[content.index(magic) + flags] |= 1
+    path.write_bytes(content)
+
+
 def write_parquet(path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
@@ -202,11 +212,13 @@ def write_parquet(path: Path) -> None:
 OTHERS: dict[str, Callable[[Path], object]] = {
     "people.xlsx": write_zip,
     "damaged.xlsx": write_damaged_zip,
+    "encrypted.zip": write_encrypted_zip,
     "people.csv.gz": lambda path: path.write_bytes(gzip.compress(PEOPLE.encode())),
     "people.parquet": write_parquet,
     "people.txt": lambda path: path.write_bytes(b"\xff\xfe" + PEOPLE.encode("utf-16-le")),
     "large.txt": lambda path: path.write_text("x " * 524_283 + ANN, encoding="utf-8"),
     f"{ANN}.txt": Path.touch,
+    f"{ANN.replace('@', '%40')}.txt": Path.touch,
     "damaged.db": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 52 + b"OABJ" + b"\0" * 28),
     "damaged-history.db": lambda path: path.write_bytes(b"SQLite format 3\0" + b"\0" * 52 + b"OAHI" + b"\0" * 28),
     "old.ledger": lambda path: path.write_bytes(b"OALEDG" + b"\0" * 99),
@@ -220,7 +232,7 @@ def test_what_cannot_be_changed_is_left_and_named(shell: Shell, folder: Path, tm
     OTHERS[name](place := tmp_path / name)
     code, record = shell.json("erase", ANN, "--path", str(place), "--path", str(folder / "a.ledger"), "--yes")
     assert (code, len(record["left"]), len(record["removed"])) == (3, 1, 1)
-    assert record["left"][0]["path"] == str(place).replace(ANN, "A**@company.example")
+    assert record["left"][0]["path"] == re.sub("Ann.*(@|%40)company", "A**@company", str(place))
 
 
 def test_a_store_that_is_named_twice_is_erased_once(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,14 +312,14 @@ def test_an_input_is_never_changed(tmp_path: Path, name: str) -> None:
     else:
         write_parquet(tmp_path / name)
     before = content_of(tmp_path)
-    assert erase_rows(tmp_path / name, People([ANN, "ann@company.example"])) is None
+    assert erase_rows(tmp_path / name, match_people([ANN, "ann@company.example"])) is None
     assert content_of(tmp_path) == before
 
 
 def test_other_rows_of_an_edited_file_stay_byte_for_byte(tmp_path: Path) -> None:
     head, row = b"E-mail;Note,_row,_code,_field,_message,_text\r\n", b'"b\xf6, ""bo""\n",7,rejected,,,\n'
     (tmp_path / "rejects.csv").write_bytes(head + row + f'"{ANN}",8,"re\njected",,,\n'.encode() + row)
-    assert erase_rows(tmp_path / "rejects.csv", People([ANN])) == 1
+    assert erase_rows(tmp_path / "rejects.csv", match_people([ANN])) == 1
     assert (tmp_path / "rejects.csv").read_bytes() == head + row + row
 
 
@@ -316,4 +328,4 @@ def test_a_damaged_output_of_an_import_is_left(tmp_path: Path, name: str) -> Non
     damaged = {"rejects.csv": "E-mail,_row,_code,_field,_message,_text\r\na\rb,1\n", "results.jsonl": '{"file": \n'}
     (tmp_path / name).write_text(damaged[name], encoding="utf-8", newline="")
     with pytest.raises(InvalidRequest, match=f"{name} is damaged: .*; restore it, or remove the person from it yourself"):
-        erase_rows(tmp_path / name, People([ANN]))
+        erase_rows(tmp_path / name, match_people([ANN]))

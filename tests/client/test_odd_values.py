@@ -39,7 +39,7 @@ from outreach_async.fake.faults import status
 from outreach_async.importer import CheckPolicy, FailedRows, Gate, ImportJob, Preflight, open_file
 from outreach_async.mcp_server import create_server
 from outreach_async.parts import Connection, plan
-from outreach_async.store import People
+from outreach_async.store import match_people
 from outreach_async.sync import SyncClient
 from outreach_async.testing import VirtualTime
 
@@ -240,7 +240,7 @@ ARGUMENTS: Final[dict[str, Callable[[World], Any]]] = {
     "cluster": lambda _: None,
     "outcomes": lambda _: [],
     "email": lambda _: "ann@a.example",
-    "people": lambda _: People(["ann@a.example"]),
+    "names": lambda _: match_people(["ann@a.example"]),
     "emails": lambda _: ["ann@a.example"],
     "entry": lambda _: "ann@a.example",
     "locations": lambda _: [],

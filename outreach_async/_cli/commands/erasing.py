@@ -60,8 +60,11 @@ def erase(
     import sys
 
     from outreach_async._cli import erasing
+    from outreach_async.importer import read_people
 
     if not (dry_run or yes) and (str(source) == "-" or sys.stdin is None or not sys.stdin.isatty()):
         raise click.UsageError("--yes: needed without a terminal; pass it, or --dry-run to see what would be removed.")
-    people = erasing.find_people(emails, source)
+    people = [*emails, *(read_people(source) if source else ())]
+    if not people:
+        raise click.UsageError("EMAIL: missing; pass addresses, or --from FILE with one a line.")
     return erasing.erase(options, people, paths, and_exclude, dry_run=dry_run, confirmed=yes)

@@ -148,7 +148,6 @@ from outreach_async.audit.history._tables import (
 )
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Number
-from outreach_async.store import People
 
 __all__ = ["TEXT_COLUMNS", "DayFigures", "History", "HistoryError", "Readings"]
 
@@ -520,35 +519,31 @@ class History:
                 db.execute("VACUUM")  # copies the file; a kill leaves the old one
         return deleted
 
-    def erase(self, people: People, *, dry_run: bool = False) -> int:
+    def erase(self, names: Callable[[str], bool], *, dry_run: bool = False) -> int:
         """Remove what the history has of people. Return the number of rows.
 
         A mailbox with their address keeps its figures, with another id and
         no address. Texts that quote the address are replaced by `erased`.
 
         Args:
-            people: The people.
+            names: Tells whether a text names one of the people, as from
+                `store.match_people`.
             dry_run: Whether to change nothing.
-
-        Raises:
-            InvalidRequest: An argument is of another type.
 
         Example:
             ```python
-            from outreach_async.store import People
-
-            print(history.erase(People(["bob@north.example"])) > 0, history.daily("mailbox")[-1].name)  # -> True erased
+            erased = history.erase(lambda text: "bob@north.example" in text)
+            print(erased > 0, history.daily("mailbox")[-1].name)  # -> True erased
             ```
         """
         require_types(History.erase, locals())
         self._require_existing()
         with self._reading() if dry_run else self._writing() as db:
-            db.execute("PRAGMA secure_delete = ON")
-            found = replace_people(db, people)
+            found = replace_people(db, names)
             for table, row in () if dry_run else found:
                 insert(db, table, *row)
         if not dry_run:
-            with self._open("rw") as db:  # earlier commits may have left something in free pages
+            with self._open("rw") as db:  # free pages still have what was deleted
                 db.execute("VACUUM")
         return len(found)
 

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
@@ -47,7 +47,6 @@ from outreach_async.audit.history._tables import (
     records_of,
     storable,
 )
-from outreach_async.store import People
 
 Reading = Literal["complete", "partial", "none"]
 
@@ -387,19 +386,16 @@ def prune_later(db: sqlite3.Connection, at: float) -> int:
     return _delete(db, "at > ?", at)
 
 
-def replace_people(db: sqlite3.Connection, people: People) -> list[tuple[str, list[Any]]]:
+def replace_people(db: sqlite3.Connection, names: Callable[[str], bool]) -> list[tuple[str, list[Any]]]:
     """Return the rows that name people or have the id of a mailbox of theirs, each with its table, as they are without."""
     boxes = db.execute("SELECT DISTINCT id, email FROM mailboxes")
-    erased = {id_: f"erased-{token_hex(8)}" for id_, email in boxes if people.named_in(email or "")}
-    found = []
-    for table in TABLES:
-        for row in _select(db, table):
-            new = [
-                erased.get(each, "erased" if people.named_in(each) else each) if isinstance(each, str) else each for each in row
-            ]
-            if new != [*row]:
-                found.append((table, new))
-    return found
+    erased = {id_: f"erased-{token_hex(8)}" for id_, email in boxes if names(email or "")}
+
+    def clean(value: Any) -> Any:
+        return erased.get(value, "erased" if names(value) else value) if isinstance(value, str) else value
+
+    pairs = ((table, row, [*map(clean, row)]) for table in TABLES for row in _select(db, table))
+    return [(table, new) for table, row, new in pairs if new != [*row]]
 
 
 def _read_times(db: sqlite3.Connection) -> tuple[dict[int, float], dict[int, float]]:
