@@ -530,6 +530,9 @@ class History:
                 `store.match_people`.
             dry_run: Whether to change nothing.
 
+        Raises:
+            InvalidRequest: An argument is of another type.
+
         Example:
             ```python
             erased = history.erase(lambda text: "bob@north.example" in text)
