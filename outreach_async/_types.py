@@ -93,6 +93,6 @@ def _has_items(kinds: Sequence[Any], value: Any) -> bool:
     """Return whether the items of a collection are of their kinds; those of an iterator can be read only once."""
     if len(kinds) == 2 and isinstance(value, Mapping):  # noqa: PLR2004 - keys and values
         return all(_accepts(kinds[0], key) and _accepts(kinds[1], item) for key, item in value.items())
-    if not (len(kinds) == 1 or kinds[1:] == (Ellipsis,)) or not isinstance(value, Collection) or isinstance(value, range):
+    if not (len(kinds) == 1 or kinds[1:] == (Ellipsis,)) or not isinstance(value, Collection):
         return True
     return all(_accepts(kinds[0], item) for item in (value[:1] if isinstance(value, str | bytes) else value))
