@@ -97,7 +97,9 @@ class Exclusions:
             self._hashes[bytes.fromhex(text[: 2 * _SIZE])] = reason
         elif _ADDRESS.fullmatch(text):
             self.add_email(text, reason)
-        elif _DOMAIN.fullmatch(domain := _domain_key(text.removeprefix("@"))) and not _FILE.fullmatch(domain):
+        elif _DOMAIN.fullmatch(
+            domain := _domain_key(text.removeprefix("@").lower().removeprefix("www."))
+        ) and not _FILE.fullmatch(domain):
             if self._key is None:
                 self._domains[_encode(domain)] = reason
             else:
@@ -155,7 +157,7 @@ def _is_iterable(entries: object) -> bool:
 
 def _clean(text: str) -> str:
     """Return an entry without the name of a person, quotes and blanks around it, and without invisible characters."""
-    text = INVISIBLE.sub("", text).strip()
+    text = INVISIBLE.sub("", text).strip().removeprefix("*@")
     if named := _NAMED.fullmatch(text):
         text = named[1].strip()
     return quoted[2].strip() if (quoted := _QUOTED.fullmatch(text)) else text

@@ -107,7 +107,7 @@ of the file. If it has its own `base_url`, it inherits only `backend`,
 at the other address. Its `workspaces` replace all others. The lists of
 `exclude` are relative to the folder of the file. `--exclude` adds others;
 in Python, pass
-`exclude=[read_exclusions(path) for path in config.exclude]`.
+`exclude=[read_exclusions(path) for path in config.exclude] or None`.
 
 Keys
 ----

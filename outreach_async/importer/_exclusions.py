@@ -24,6 +24,7 @@ from outreach_async.importer._source import ByteSource, open_text, read_lines, t
 _ADDRESSES: Final = re.compile(r"""[^\s<>()\[\],;:|"]+@[^\s<>()\[\],;:|"=']+""")
 _DOMAINS: Final = frozenset({"domain", "domains", "emaildomain", "companydomain", "domaine", "dominio", "domane", "domein"})
 _COMMENT: Final = re.compile(r"\s*#(?!(?:N/A|[A-Z/0]+[!?])$)")  # no error of a spreadsheet
+_MADE: Final = "# made with the key "
 _NUMBER: Final = re.compile(r" \(\d+\)$")  # of a column whose name occurs more than once
 
 
@@ -52,8 +53,9 @@ def read_exclusions(path: str | Path) -> Exclusions:
         try:
             found.add(text)
         except InvalidRequest as error:
-            remedy = f"restore its key {path}.key" if "got a mark" in str(error) else "correct or remove it"
-            raise InvalidRequest(f"{path}, {place}: {str(error).split(': ', 1)[1].rpartition('; ')[0]}; {remedy}") from None
+            what = str(error).removeprefix(f"{found.name}: ").rpartition("; ")[0]
+            remedy = f"restore its key {path}.key" if what.endswith("got a mark") else "correct or remove it"
+            raise InvalidRequest(f"{path}, {place}: {what}; {remedy}") from None
     if not found:
         raise InvalidRequest(f"{path}: expected e-mails and domains, got none; add them, or do not pass the list")
     return found
@@ -89,10 +91,11 @@ def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
         key = _read_key(path) or b""
     known = read_exclusions(path).find([*keys]) if has_marks else {}
     new = [email for at, email in enumerate(keys) if at not in known]
-    marks = "".join(f"{hmac.digest(key, email.encode(errors='surrogatepass'), 'sha256').hex()}\n" for email in new)
+    marks = "" if has_marks else f"{_MADE}{_prove(key)}\n"
+    marks += "".join(f"{hmac.digest(key, email.encode(errors='surrogatepass'), 'sha256').hex()}\n" for email in new)
     with place.open("a+b") as stream:  # others may add marks at the same time
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
-        stream.write((b"" if stream.read() in {b"", b"\n"} else b"\n") + marks.encode())
+        stream.write((b"" if stream.read(1) in {b"", b"\n"} else b"\n") + marks.encode())
         stream.flush()
         os.fsync(stream.fileno())
     return len(new)
@@ -104,7 +107,16 @@ def _read_key(path: str | Path) -> bytes | None:
         key = place.read_bytes().strip() if place.exists() else None
     if key == b"":
         raise InvalidRequest(f"{place}: expected the key of the list, got a blank file; restore it")
+    if key is not None and Path(path).exists():  # with another key, the list would exclude nobody
+        with translate_read_errors(str(path)), Path(path).open("rb") as file:
+            line = file.readline().decode(errors="replace").strip()
+        if line.startswith(_MADE) and line != f"{_MADE}{_prove(key)}":
+            raise InvalidRequest(f"{path}: expected the key with which the list was made, got another one in {place}; restore it")
     return key
+
+
+def _prove(key: bytes) -> str:
+    return hmac.digest(key, b"", "sha256").hex()[:16]
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, str]]:
@@ -112,8 +124,8 @@ def read_entries(path: Path) -> Iterator[tuple[str, str]]:
     try:
         yield from _read_entries(ByteSource.of(path))
     except InvalidRequest as error:
-        what, _, remedy = str(error).rpartition("; ")
-        if "--" not in remedy:
+        what, _, remedy = str(error).partition("; ")
+        if " --" not in remedy:
             raise
         # The options of the command say how its input is read, and not a list.
         raise InvalidRequest(f"{what}; save the list in UTF-8, as CSV with the column names in the first line") from None
@@ -139,10 +151,13 @@ def _read_entries(source: ByteSource) -> Iterator[tuple[str, str]]:
 def _read_table(source: ByteSource, header_row: int | None) -> Iterator[tuple[str, str]]:
     opened: Any = SimpleNamespace(name=source.name, open=source.stored.open)  # a pipe can be read only once
     table = open_file(opened, header_row=header_row)
+    if sheets := next((note.rpartition(": ")[2] for note in table.notes if "pass one of these as --sheet" in note), ""):
+        raise InvalidRequest(f"{source.name}: expected one sheet, got others: {sheets}; save each sheet as a list of its own")
     names = [_NUMBER.sub("", header) for header in table.headers]
     decisions = ColumnMapper.of(names, {}, ()).decide_all(names)
     emails = [at for at, decision in enumerate(decisions) if decision and decision[0] == "email"]
     domains = [at for at, name in enumerate(names) if fold_name(name) in _DOMAINS]
+    others = [at for at, name in enumerate(names) if "mail" in fold_name(name) and at not in emails]  # such as Secondary Email
     if not emails and not domains:
         got = f"got {', '.join(map(show_name, filter(None, table.headers[:5])))}"
         raise InvalidRequest(
@@ -153,6 +168,8 @@ def _read_table(source: ByteSource, header_row: int | None) -> Iterator[tuple[st
             continue
         if fault is not None:
             raise InvalidRequest(f"{source.name}, {table.unit} {line}: {fault}")
+        for text in (cells[at] for at in others if at < len(cells)):
+            yield from ((f"{table.unit} {line}", each) for each in _ADDRESSES.findall(text))
         for columns in emails, domains:
             given = [cells[at] for at in columns if at < len(cells)]
             if filled := [cell for cell in given if "@" in cell or not is_blank("email", cell)]:  # the first check is fast

@@ -84,6 +84,15 @@ def test_a_domain_is_compared_in_all_its_spellings(entry: str) -> None:
     } == {0, 1}
 
 
+@pytest.mark.parametrize("key", [None, b"key"])
+def test_an_address_is_found_in_all_spellings_of_its_domain(key: bytes | None) -> None:
+    spelled = ["ann@bücher.example", "Ann@XN--bcher-kva.example", "ann@xn--bcher-kva.example."]
+    for entry in spelled:
+        assert {*Exclusions([entry], key=key).find([*spelled, "bo@bücher.example"])} == {0, 1, 2}
+    made = hmac.new(b"key", spelled[2].encode(), "sha256").hexdigest()
+    assert {*Exclusions([made], key=b"key").find(spelled)} == {2}
+
+
 READ = 'to exclude the entries of a file, pass importer.read_exclusions("blocked.csv")'
 
 

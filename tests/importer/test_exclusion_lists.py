@@ -46,6 +46,10 @@ LISTS = {
         b"A;ann@x.example;zo@y.example\n#;;\nB;bo@acme.example;o'neil@x.example"
     ),
     "headerless.csv": b"ann@x.example,Ann\nbo@acme.example,Bo\nzo@y.example,\no'neil@x.example,\n",
+    "other.csv": (
+        b"E-mail,Secondary Email,Email Status,Domain\nann@x.example,ZO@y.example,valid,\n,o'neil@x.example,,www.acme.example\n"
+    ),
+    "stars.txt": b"*@acme.example\nann@x.example\no'neil@x.example\nzo@y.example\n",
     "list.txt": (
         b"\xef\xbb\xbf# blocked\r\n\r\n Ann <ann@x.example> # left\r\n@ACME.example\r\n"
         b'"o\'neil@x.example"\r\nmailto:zo@y.example.\r\n'
@@ -103,14 +107,36 @@ def test_a_list_that_cannot_be_read_completely_is_refused(tmp_path: Path, conten
     [
         ("list.csv", "E-mail;Name\nann@x.example;Müller\n".encode("cp1252")),
         ("list.txt", "ann@x.example\n".encode("utf-16-le")),
+        ("list.txt", "ann@x.example # möchte nicht\n".encode("cp1252")),
         ("list.csv", b"Our customers\nE-mail,Name,City\nann@x.example,Ann,Rome\nbo@x.example,Bo,Bern\n"),
         ("list.xlsx", b"E-mail\nann@x.example\n"),
     ],
 )
 def test_the_remedy_of_a_list_in_another_form_is_to_save_it_in_a_known_one(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidRequest, match=r"; save the list in UTF-8, as CSV with the column names in the first line$"):
+    with pytest.raises(
+        InvalidRequest, match=r"; save the list in UTF-8, as CSV with the column names in the first line$"
+    ) as caught:
         read_exclusions(tmp_path / name)
+    assert "--" not in str(caught.value)
+
+
+def test_a_workbook_with_a_sheet_that_would_not_be_read_is_refused(tmp_path: Path) -> None:
+    sheet = sheet_of([[text("E-mail")], [text("ann@x.example")]])
+    (path := tmp_path / "list.xlsx").write_bytes(workbook({"A": sheet, "B": sheet}))
+    with pytest.raises(
+        InvalidRequest, match=r"list\.xlsx: expected one sheet, got others: 'B'; save each sheet as a list of its own"
+    ):
+        read_exclusions(path)
+
+
+def test_a_key_of_another_list_is_refused_because_it_would_exclude_nobody(tmp_path: Path) -> None:
+    for name in "one", "two":
+        add_exclusions(tmp_path / name, ["ann@x.example"])
+    (tmp_path / "one.key").write_bytes((tmp_path / "two.key").read_bytes())
+    for act in (lambda: read_exclusions(tmp_path / "one"), lambda: add_exclusions(tmp_path / "one", ["bo@x.example"])):
+        with pytest.raises(InvalidRequest, match=r"one: expected the key .*, got another one in .*one\.key; restore it$"):
+            act()
 
 
 @pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="a shell has no process substitution here")
@@ -140,7 +166,7 @@ def test_added_people_are_excluded_and_their_addresses_are_in_no_file(
     listed = read_exclusions(path)
     assert ({*listed.find(ROWS)}, len(listed)) == ({at for at, email in enumerate(ROWS) if email in people}, len(people))
     content = path.read_text(encoding="ascii")
-    assert all(len(line) == 64 for line in content.splitlines())
+    assert all(len(line) == 64 for line in content.splitlines()[1:])
     assert stat.S_IMODE(Path(f"{path}.key").stat().st_mode) == 0o600
 
 
@@ -151,7 +177,7 @@ def test_marks_are_added_below_plain_entries_and_an_incomplete_line(tmp_path: Pa
     add_exclusions(path, ROWS[2:3])
     assert [*read_exclusions(path).find(ROWS)] == [0, 1, 2]
     add_exclusions(other, ROWS[:1])
-    assert path.read_bytes().split()[0] != other.read_bytes().split()[0]  # each list has a key of its own
+    assert path.read_bytes().splitlines()[1] != other.read_bytes().splitlines()[1]  # each list has a key of its own
 
 
 def test_a_list_with_a_blank_or_no_key_gets_no_marks(tmp_path: Path) -> None:
