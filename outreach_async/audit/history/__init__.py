@@ -365,7 +365,7 @@ class History:
                 db.backup(copy)
                 define(copy, *copy.execute("PRAGMA user_version").fetchone())  # a copy lacks the temporary tables
                 prune_later(copy, until)
-            return read_baseline(db if until is None else copy, [trim(workspace) for workspace in workspaces])
+            return read_baseline(db if until is None else copy, _ids_of(workspaces))
 
     def readings(self, since: float) -> list[tuple[float, Readings]]:
         """Return what audits have read, with times, oldest first.
@@ -416,13 +416,13 @@ class History:
         if days < 1:
             raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
         values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(trim(subject) or "")}
-        spaces = [storable(trim(workspace) or "") for workspace in workspaces or ()]
+        spaces = _ids_of(workspaces or ())
         values |= {f"workspace_{number}": workspace for number, workspace in enumerate(spaces)}
         where, source = "date > (SELECT date(max(date), :days) FROM days)", f"{kind}_days"
         if subject is not None:
             where += " AND id = :subject"
         if workspaces is not None:
-            among = f"workspace IN ({', '.join(f':workspace_{number}' for number in range(len(workspaces)))})"
+            among = f"workspace IN ({', '.join(f':workspace_{number}' for number in range(len(spaces)))})"
             if kind == "domain":  # other workspaces may have mailboxes of the same domain
                 source = f"(SELECT *, NULL AS score FROM ({domain_sums(among)}))"  # noqa: S608 - names of this package
             else:
@@ -451,7 +451,7 @@ class History:
           FROM findings JOIN snapshots s ON snapshot = first LEFT JOIN openings o USING (finding)
           WHERE resolved IS NULL GROUP BY workspace, rule, severity"""
         with self._reading() as db:
-            known = {storable(trim(workspace) or "") for workspace in workspaces}
+            known = {*_ids_of(workspaces)}
             return {(space, rule, severity): at for space, rule, severity, at in db.execute(query) if space in known}
 
     @contextmanager
@@ -627,6 +627,11 @@ class History:
             raise InvalidRequest(f"history: {self.path} was replaced by another history; start again")
         self._identity = identity
         return int(version)
+
+
+def _ids_of(workspaces: Sequence[str]) -> list[str]:
+    """Return ids as they are stored; a string is one id, as for an audit."""
+    return [storable(trim(each) or "") for each in ([workspaces] if isinstance(workspaces, str) else workspaces)]
 
 
 def _find_later(db: sqlite3.Connection, report: Report) -> float | None:

@@ -386,15 +386,21 @@ def prune_later(db: sqlite3.Connection, at: float) -> int:
     return _delete(db, "at > ?", at)
 
 
+_WORDS: Final = frozenset({"workspace", "rule", "severity", "confidence", "reading", "action"})
+"""Columns that have words of this package, and no text of a person."""
+
+
 def replace_people(db: sqlite3.Connection, names: Callable[[str], bool]) -> list[tuple[str, list[Any]]]:
     """Return the rows that name people or have the id of a mailbox of theirs, each with its table, as they are without."""
     boxes = db.execute("SELECT DISTINCT id, email FROM mailboxes")
     erased = {id_: f"erased-{token_hex(8)}" for id_, email in boxes if names(email or "")}
 
-    def clean(value: Any) -> Any:
-        return erased.get(value, "erased" if names(value) else value) if isinstance(value, str) else value
+    def clean(column: str, value: Any) -> Any:
+        if not isinstance(value, str) or column in _WORDS:
+            return value
+        return erased.get(value, "erased" if names(value) else value)
 
-    pairs = ((table, row, [*map(clean, row)]) for table in TABLES for row in _select(db, table))
+    pairs = ((table, row, [*map(clean, COLUMNS[table], row)]) for table in TABLES for row in _select(db, table))
     return [(table, new) for table, row, new in pairs if new != [*row]]
 
 
