@@ -386,7 +386,7 @@ def prune_later(db: sqlite3.Connection, at: float) -> int:
     return _delete(db, "at > ?", at)
 
 
-_WORDS: Final = frozenset({"workspace", "rule", "severity", "confidence", "reading", "action"})
+_WORDS: Final = frozenset({"scope", "workspace", "rule", "severity", "confidence", "reading", "action", "figures"})
 """Columns that have words of this package, and no text of a person."""
 
 
