@@ -157,9 +157,11 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
             except (OutreachError, OSError) as error:
                 found[store] = Erased(location, problem=str(error))
         known = {id_ for each in found.values() for _, id_ in each.contacts}
-        for store, step in steps.items():
+        for store in sorted(
+            steps, key=lambda each: len(found[each].contacts)
+        ):  # last, those that show the ids, also after a kill
             try:
-                found[store] = attrs.evolve(found[store], **step.send(known))
+                found[store] = attrs.evolve(found[store], **steps[store].send(known))
             except (OutreachError, OSError) as error:
                 found[store] = attrs.evolve(found[store], problem=str(error))
     return [found[store] for store in stores]
