@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from outreach_async._plumbing import atomic_file, require_module, require_types
+from outreach_async._plumbing import atomic_file, require_types
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._exclusions import read_entries
+from outreach_async.importer._formats import open_file
 from outreach_async.importer._results import FindingsFile, RejectsFile, ResultsFile
 
 
@@ -63,7 +63,9 @@ def erase_rows(path: str | os.PathLike[str], names: Callable[[str], bool], *, dr
         if not _is_output(file, kind):
             return None
         if kind == ".parquet":
-            table = _parquet().read_table(file)
+            from pyarrow import parquet
+
+            table = parquet.read_table(file)
             kept = [not any(names(str(cell)) for cell in row.values()) for row in table.to_pylist()]
         else:
             with file.open("rb") as source:
@@ -71,7 +73,7 @@ def erase_rows(path: str | os.PathLike[str], names: Callable[[str], bool], *, dr
         if False in kept and not dry_run:
             with file.open("rb") as source, atomic_file(file) as draft:
                 if kind == ".parquet":
-                    _parquet().write_table(table.filter(kept), draft)
+                    parquet.write_table(table.filter(kept), draft)
                 else:
                     draft.writelines(raw for (raw, _), stays in zip(_read(source, kind), kept, strict=True) if stays)
                 draft.flush()
@@ -85,21 +87,8 @@ def _is_output(file: Path, kind: str) -> bool:
     """Return whether an import has written a file. Its first bytes do not show it, as in a Parquet file."""
     if not any(each.recognises(file) for each in (ResultsFile, RejectsFile, FindingsFile)):
         return False
-    if kind == ".parquet":
-        names = _parquet().read_schema(file).names
-    elif kind == ".jsonl":
-        with file.open("rb") as source:
-            names = [*json.loads(source.readline())]
-    else:
-        return True
-    return any(tuple(names[: len(columns)]) == columns for columns in (ResultsFile.columns, FindingsFile.columns))
-
-
-def _parquet() -> Any:
-    require_module("pyarrow", "outreach_async[parquet]")
-    from pyarrow import parquet
-
-    return parquet
+    names = () if kind == ".csv" else open_file(file).headers
+    return kind == ".csv" or any(tuple(names[: len(each)]) == each for each in (ResultsFile.columns, FindingsFile.columns))
 
 
 def _read(source: BinaryIO, kind: str) -> Iterator[tuple[bytes, Sequence[str]]]:
