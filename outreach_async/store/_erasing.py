@@ -32,7 +32,7 @@ from outreach_async.store._objects import ObjectDatabase
 from outreach_async.store._schema import SENT_SUM
 from outreach_async.store._sqlite import FileDatabase, JournalInUseError, query_journal
 from outreach_async.store._store import Store, read_clock
-from outreach_async.store._writer import Database, Transaction
+from outreach_async.store._writer import Transaction
 
 _EMAIL: Final = re.compile(r'(?:"[^"@]+"|[^\s@<>,;:()]+)@[^\s@<>,;:()"]+')
 _ESCAPED: Final = re.compile(r"\\u([0-9A-Fa-f]{4})")
@@ -191,7 +191,7 @@ def _change(store: Store, find: Callable[[sqlite3.Connection], _Found]) -> _Step
     """Erase people from a store that no other process can write meanwhile."""
     name, wall, run = os.fspath(store.location), partial(read_clock, store), None
     with ExitStack() as stack:
-        database: Database
+        database: Any  # a file or objects
         if (is_ledger := store.is_ledger()) and store.objects is not None:
             # The next run of the ledger, without rows: whoever begins it alone may write the next copy of the entries.
             medium = stack.enter_context(closing(ObjectLedger(name, store.clock)))
@@ -215,10 +215,10 @@ def _change(store: Store, find: Callable[[sqlite3.Connection], _Found]) -> _Step
             run.writer.end("finished")
             run.merge(NO_ROWS, {}, None, ())
             medium.purge(run.run.number)
-        elif isinstance(database, ObjectDatabase):
-            database.rewrite(open_objects(name))
-        elif isinstance(database, FileDatabase):
+        elif store.objects is None:
             database.purge()
+        else:
+            database.rewrite(open_objects(name))
         yield erased
 
 
