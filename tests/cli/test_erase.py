@@ -169,7 +169,8 @@ def test_what_is_missing_is_named(shell: Shell, arguments: list[str], error: str
 
 def test_without_a_terminal_the_consent_is_an_option(shell: Shell, folder: Path) -> None:
     assert "--yes: needed without a terminal" in shell.piped("", "erase", ANN, "--path", str(folder)).err
-    assert "--yes: needed without a terminal" in answered(shell, ANN, "erase", "--from", "-", "--path", str(folder)).err
+    for hidden in (["--from", "-"], [ANN, "--json"], [ANN, "--quiet"]):
+        assert "--yes: needed without a terminal" in answered(shell, "y", "erase", *hidden, "--path", str(folder)).err
 
 
 def test_the_people_are_excluded_from_later_imports(shell: Shell, folder: Path, tmp_path: Path) -> None:

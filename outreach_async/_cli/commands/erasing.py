@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 )
 @option("--and-exclude", type=FILE, help="Add keyed marks of the people to this list, which later imports read by --exclude.")
 @option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@option("--yes", is_flag=True, help="Do not ask. Needed without a terminal.")
+@option("--yes", is_flag=True, help="Do not ask. Needed without a terminal, and with --json or --quiet.")
 @with_options("config", "profile", "workspaces", "as_json")
 def erase(
     options: Options,
@@ -62,8 +62,11 @@ def erase(
     from outreach_async._cli import erasing
     from outreach_async.importer import read_people
 
-    if not (dry_run or yes) and (str(source) == "-" or sys.stdin is None or not sys.stdin.isatty()):
-        raise click.UsageError("--yes: needed without a terminal; pass it, or --dry-run to see what would be removed.")
+    is_asked = sys.stdin is not None and sys.stdin.isatty() and str(source) != "-" and not (options.as_json or options.quiet)
+    if not (dry_run or yes or is_asked):
+        raise click.UsageError(
+            "--yes: needed without a terminal, and with --json or --quiet; pass it, or --dry-run to see what would be removed."
+        )
     people = [*emails, *(read_people(source) if source else ())]
     if not people:
         raise click.UsageError("EMAIL: missing; pass addresses, or --from FILE with one a line.")
