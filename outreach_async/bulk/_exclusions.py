@@ -91,15 +91,14 @@ class Exclusions:
         """
         given: object = entry
         text = _clean(given) if isinstance(given, str) else ""
+        domain = "" if "@" in text[1:] else _domain_key(text.removeprefix("@").lower().removeprefix("www."))
         if _DIGEST.fullmatch(text):
             if self._key is None:
                 raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got a mark; pass the key of the list as key=")
             self._hashes[bytes.fromhex(text[: 2 * _SIZE])] = reason
         elif _ADDRESS.fullmatch(text):
             self.add_email(text, reason)
-        elif _DOMAIN.fullmatch(
-            domain := _domain_key(text.removeprefix("@").lower().removeprefix("www."))
-        ) and not _FILE.fullmatch(domain):
+        elif _DOMAIN.fullmatch(domain) and not _FILE.fullmatch(domain):
             if self._key is None:
                 self._domains[_encode(domain)] = reason
             else:
@@ -133,16 +132,17 @@ class Exclusions:
         return {at: error for at, email in enumerate(emails) if (error := self(email)) is not None}
 
     def __call__(self, email: str) -> Excluded | None:
-        key, hash_, what = contact_key(email), _hasher(self._key), "address"
+        key, domain, hash_ = contact_key(email), "", _hasher(self._key)
         text = key if key.isascii() and "xn--" not in key and key[-1:] != "." else _spell(key)
         reason = self._hashes.get(hash_(text))
         if reason is None and text is not key:  # others make marks of an address as it is written
             reason = self._hashes.get(hash_(key))
         if reason is None and (self._domains or self._key is not None):
             domain = text.rpartition("@")[2]
-            what = f"domain {domain}"
             reason = self._domains.get(_encode(domain)) if self._key is None else self._hashes.get(hash_(f"@{domain}"))
-        return None if reason is None else Excluded(reason or f"the list {self.name} has the {what}", kind=self.kind)
+        if reason is None:
+            return None
+        return Excluded(reason or f"the list {self.name} has the {f'domain {domain}' if domain else 'address'}", kind=self.kind)
 
     def __len__(self) -> int:
         return len(self._hashes) + len(self._domains)

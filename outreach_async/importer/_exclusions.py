@@ -49,7 +49,7 @@ def read_exclusions(path: str | Path) -> Exclusions:
         ```
     """
     found = Exclusions(name=Path(path).name, key=_read_key(path))
-    for place, text in read_entries(Path(path)):
+    for place, text in read_entries(Path(path), every_address=True):
         try:
             found.add(text)
         except InvalidRequest as error:
@@ -119,10 +119,10 @@ def _prove(key: bytes) -> str:
     return hmac.digest(key, b"", "sha256").hex()[:16]
 
 
-def read_entries(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the entries, each with its place."""
+def read_entries(path: Path, *, every_address: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the entries, each with its place; with `every_address`, also the addresses of columns such as Secondary Email."""
     try:
-        yield from _read_entries(ByteSource.of(path))
+        yield from _read_entries(ByteSource.of(path), every_address=every_address)
     except InvalidRequest as error:
         what, _, remedy = str(error).partition("; ")
         if " --" not in remedy:
@@ -131,7 +131,7 @@ def read_entries(path: Path) -> Iterator[tuple[str, str]]:
         raise InvalidRequest(f"{what}; save the list in UTF-8, as CSV with the column names in the first line") from None
 
 
-def _read_entries(source: ByteSource) -> Iterator[tuple[str, str]]:
+def _read_entries(source: ByteSource, *, every_address: bool) -> Iterator[tuple[str, str]]:
     header_row = None
     with source.open_unpacked() as file:
         is_text = detect_by_content(file.read(512)) == "csv"
@@ -145,10 +145,10 @@ def _read_entries(source: ByteSource) -> Iterator[tuple[str, str]]:
             yield from ((f"line {number}", each) for number, line in chain([first], lines) for each in _split(line))
             return
         header_row = first[0] if first[0] > 1 else None
-    yield from _read_table(source, header_row)
+    yield from _read_table(source, header_row, every_address=every_address)
 
 
-def _read_table(source: ByteSource, header_row: int | None) -> Iterator[tuple[str, str]]:
+def _read_table(source: ByteSource, header_row: int | None, *, every_address: bool) -> Iterator[tuple[str, str]]:
     opened: Any = SimpleNamespace(name=source.name, open=source.stored.open)  # a pipe can be read only once
     table = open_file(opened, header_row=header_row)
     if sheets := next((note.rpartition(": ")[2] for note in table.notes if "pass one of these as --sheet" in note), ""):
@@ -157,7 +157,7 @@ def _read_table(source: ByteSource, header_row: int | None) -> Iterator[tuple[st
     decisions = ColumnMapper.of(names, {}, ()).decide_all(names)
     emails = [at for at, decision in enumerate(decisions) if decision and decision[0] == "email"]
     domains = [at for at, name in enumerate(names) if fold_name(name) in _DOMAINS]
-    others = [at for at, name in enumerate(names) if "mail" in fold_name(name) and at not in emails]  # such as Secondary Email
+    others = [at for at, name in enumerate(names) if every_address and "mail" in fold_name(name) and at not in emails]
     if not emails and not domains:
         got = f"got {', '.join(map(show_name, filter(None, table.headers[:5])))}"
         raise InvalidRequest(

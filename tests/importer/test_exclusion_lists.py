@@ -17,7 +17,7 @@ from support.files import sheet_of, text, workbook
 
 from outreach_async import Excluded, InvalidRequest
 from outreach_async.bulk import Exclusions, Repeats
-from outreach_async.importer import ImportJob, Preflight, add_exclusions, open_file, read_exclusions
+from outreach_async.importer import ImportJob, Preflight, add_exclusions, open_file, read_exclusions, read_people
 
 ROWS = ["ann@x.example", "bo@acme.example", "o'neil@x.example", "zo@y.example", "cy@x.example"]
 FOUND = [0, 1, 2, 3]
@@ -219,3 +219,9 @@ async def test_a_check_counts_and_tells_the_listed_rows_as_excluded(rows: list[t
     assert ({*told}, found.excluded, sorted(noted)) == ({*expected}, len(expected), sorted(expected))
     assert {told[line] for line, email in expected.items() if "acme" in email} <= {"the list other has the domain acme.example"}
     assert found.rows == found.sent + found.excluded + found.refused + found.superseded
+
+
+def test_people_to_erase_are_only_those_of_the_columns_of_emails(tmp_path: Path) -> None:
+    (path := tmp_path / "asked.csv").write_bytes(b"E-mail,Owner Email\nann@x.example,me@agency.example\n")
+    assert read_people(path) == ["ann@x.example"]
+    assert {*read_exclusions(path).find(["me@agency.example", "ann@x.example"])} == {0, 1}
