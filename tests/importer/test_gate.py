@@ -235,9 +235,7 @@ hal@a.example,invalid,unsubscribed,,
 
 @pytest.mark.parametrize("checks", [[], ["email=error"], ["error"], ["email=off"]])
 @pytest.mark.parametrize("exclude", [[], ["bo@a.example", "gus@a.example"]])
-async def test_addresses_that_a_verifier_refuses_are_judged_whatever_forbids_their_rows(
-    checks: list[str], exclude: list[str]
-) -> None:
+async def test_what_a_verifier_refuses_is_judged_whatever_forbids_its_rows(checks: list[str], exclude: list[str]) -> None:
     policy, file = CheckPolicy.of(checks), open_file(io.BytesIO(REFUSED.encode()), format="csv")
     mapped = await ImportJob(file=file, checks=policy, overrides={"Member Status": "email_status"}).map()
     noted: list[tuple[int, str, str]] = []

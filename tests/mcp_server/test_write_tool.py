@@ -62,9 +62,7 @@ async def test_the_question_names_the_workspace_that_is_given_by_name(service: F
     assert (answer["workspace"], answer["workspace_name"], answer["contacts"][0]["status"]) == ("space_1", "acme", "added")
 
 
-async def test_a_person_on_a_list_is_refused_as_the_list_is_now_before_anybody_is_asked(
-    service: FakeService, tmp_path: Path
-) -> None:
+async def test_a_person_on_a_list_is_refused_by_the_list_of_now_before_asking(service: FakeService, tmp_path: Path) -> None:
     person = Person(create=True)
     (path := tmp_path / "blocked.txt").write_text("cy@a.example\n")
     call = {"workspace": "space_1", "contacts": [ANN, BOB]}
