@@ -34,12 +34,15 @@ def read_exclusions(path: str | Path) -> Exclusions:
     It is a file as `open_file` reads it, with columns of e-mails, or of
     domains for rows without an e-mail; or text with an e-mail, a domain or
     a mark a line. Blank lines and lines that begin with `#` are skipped.
-    Each row excludes its person, whatever its other columns say. The key
-    of marks is in the file `PATH.key`; see `add_exclusions`.
+    Each row excludes its person, with the addresses of columns such as
+    Secondary Email, whatever its other columns say. `*@` and `www.` before
+    a domain do not count. The key of marks is in the file `PATH.key`; see
+    `add_exclusions`.
 
     Raises:
-        InvalidRequest: The list or its key cannot be read, or a line is
-            none of these. A list without any entry is refused, too.
+        InvalidRequest: The list or its key cannot be read, the key is that
+            of another list, a line is none of these, or a workbook has
+            several sheets. A list without any entry is refused, too.
 
     Example:
         ```python
