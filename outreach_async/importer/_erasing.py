@@ -16,7 +16,10 @@ from outreach_async.importer._results import FindingsFile, RejectsFile, ResultsF
 
 
 def read_people(path: str | os.PathLike[str]) -> list[str]:
-    r"""Read the e-mails of people to erase, as `read_exclusions` reads them.
+    r"""Read the e-mails of people to erase from a file, or `-`.
+
+    It is read as `read_exclusions` does, but a column such as Owner Email
+    does not count.
 
     Raises:
         InvalidRequest: The file cannot be read.
