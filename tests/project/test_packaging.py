@@ -102,7 +102,7 @@ def test_the_links_of_the_published_readme_are_absolute(wheel: Path) -> None:
 def test_the_wheel_stays_small(wheel: Path) -> None:
     # Data that can be generated, such as the contacts of the demo, is not shipped. Nearly all of the wheel is Python code.
     files = [each for each in zipfile.ZipFile(wheel).infolist() if not each.filename.endswith((".py", "RECORD"))]
-    assert wheel.stat().st_size < 1_050_000
+    assert wheel.stat().st_size < 1_100_000
     assert sum(each.compress_size for each in files) < 90_000
     assert max(each.file_size for each in files) < 40_000
 
