@@ -154,6 +154,7 @@ def erase(
     ledgers = [each if is_url(each) else Path(each) for each in chosen if each]
     if not (places := paths or [each for each in ledgers if not isinstance(each, Path) or each.exists()]):
         raise click.UsageError("--path: missing; pass the files, folders and URLs in which to look.")
+    store.match_people(emails)  # refuses what is no address, before files are searched
     screen = options.screen()
     if not dry_run and not confirmed:
         _print(screen, _erase(_find(places), emails, dry_run=True), emails, is_done=False)

@@ -81,11 +81,9 @@ def require_plain(field: str, value: str, remedy: str) -> None:
 
 def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
     """Return the ids of workspaces without duplicates and whitespace around them."""
-    ids: list[Any] = [workspaces] if isinstance(workspaces, str) else list(workspaces)
+    ids = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not ids:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
-    if others := [workspace for workspace in ids if not isinstance(workspace, str)]:
-        raise InvalidRequest(f"workspaces: expected strings, got {type_name(others[0])}; pass ids such as 'space_1'")
     spaces = [trim(workspace) or "" for workspace in ids]
     if any(workspace.startswith(words.ID_PREFIXES["owner_key"]) for workspace in spaces):  # findings would show the key
         raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")

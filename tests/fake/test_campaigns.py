@@ -133,6 +133,7 @@ DISAGREEING: list[dict[str, Any]] = [
     {"steps": [{"templates": [{"sent": 5}]}, {"templates": [{"sent": 6}]}]},
     {"steps": [{"left_to_send": 5}, {"left_to_send": 6}]},
     {"steps": [{"left_to_send": 5}], "contacts": 4},
+    {"steps": [{"wait_time": 3650 * DAY_MS + 1}]},
     {"steps": [{"sent": 5, "templates": [{"sent": 5}]}]},
     {"interested_num": 1},
     {"interested_num": -1},
