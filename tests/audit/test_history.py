@@ -558,6 +558,8 @@ def test_rows_that_do_not_change_are_not_repeated_and_old_rows_stay(path: Path) 
         assert [(row["first"], row["last"]) for row in rows_of(path, table)] == [(1, 6)]
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_pruning_keeps_the_days_that_remain_and_frees_space(path: Path) -> None:
     world, chance = agency(boxes=40, campaigns=20, spaces=3), random.Random(1)  # noqa: S311 - a sample
     history = History(path)

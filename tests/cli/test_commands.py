@@ -45,6 +45,8 @@ def test_items_that_no_page_shows_make_a_list_incomplete(served: Served) -> None
     assert ended.err == "outreach-async: the service reports 2 more mailboxes than it listed\n"
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_rows_that_fail_for_one_reason_are_one_line_with_a_count(served: Served) -> None:
     path = served.save("E-mail\nann@a.example\n" + "".join(f"bad{at}@\n" for at in range(110)) + "bo@a.example\n")
     out = served("import", path, *served.options).out

@@ -41,6 +41,8 @@ def test_a_pattern_is_imported_on_workers_of_this_machine(tmp_path: Path, monkey
     assert {contact["email"] for contact in service.fake.contacts(SPACE)} == {"ann@x.example", "bo@x.example"}
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_pattern_is_imported_on_workers_of_a_scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shell: Shell) -> None:
     (tmp_path / "a.csv").write_text("E-mail;City\nann@x.example;#REF!\n" + ";Rome\n" * 120, encoding="utf-8")
     monkeypatch.setenv("OUTREACH_OWNER_KEY", KEY)

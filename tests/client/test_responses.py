@@ -247,6 +247,8 @@ async def test_any_string_asks_for_a_finite_wait_or_none(value: str, date: str) 
     assert seconds is None or 0 <= seconds < 10**18
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_a_date_without_a_zone_is_gmt_wherever_the_program_runs() -> None:
     code = (
         "import anyio, sys; sys.path.insert(0, '.')\n"

@@ -43,6 +43,8 @@ def url() -> Iterator[str]:
 EXAMPLES = re.findall(r"^    \$ (curl .*)\n    (.*)$", str(control.__doc__), re.MULTILINE)
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 @pytest.mark.skipif(not shutil.which("curl"), reason="the examples are commands of curl")
 def test_the_examples_have_the_documented_responses() -> None:
     assert len(EXAMPLES) == str(control.__doc__).count("$ curl") > 10

@@ -126,7 +126,11 @@ def test_the_schema_of_knobs_accepts_what_a_behaviour_accepts() -> None:
 
 @pytest.mark.parametrize(
     ("create", "days"),
-    [(small_world, 0), (small_world, 3), (create_demo_world, 0), pytest.param(create_demo_world, 3, marks=pytest.mark.thorough)],
+    [
+        *((small_world, 0), (small_world, 3)),
+        pytest.param(create_demo_world, 0, marks=[pytest.mark.thorough, pytest.mark.covers]),
+        pytest.param(create_demo_world, 3, marks=pytest.mark.thorough),
+    ],
 )
 def test_every_world_that_is_read_has_the_documented_schema(create: Callable[[], FakeService], days: int) -> None:
     fake = create()

@@ -194,6 +194,8 @@ class Recorder(SchedulerPlugin):
                 self.failures += [pickle.dumps(task.exception), str(task.exception_text).encode()]
 
 
+@pytest.mark.covers
+@pytest.mark.thorough
 def test_the_key_is_in_no_task_log_page_or_result(
     cluster: Any, service: KillingService, connection: Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
