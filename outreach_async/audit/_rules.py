@@ -529,7 +529,7 @@ def check_prediction(case: CampaignCase, thresholds: Thresholds) -> Violation | 
         return None
     proof = f"at least {format_at_least(lower)} with 95 % confidence"
     found = f"{format_percent(bounced / sent)} bounced ({format_number(bounced)} of {format_number(sent)} e-mails; {proof})"
-    expected = f"the gate predicted at most {format_percent(predicted)}"
+    expected = f"the gate predicted {format_percent(predicted)}"
     return Violation(f"{found}; {expected}", {"bounces_num": bounced, "sent": sent})
 
 

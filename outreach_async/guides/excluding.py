@@ -21,8 +21,9 @@ Customers, competitors and people who complained are in other files:
 A list is a CSV, JSON Lines or Parquet file or a workbook with a column of
 e-mails or of domains, or a text file with one address or domain in each
 line. A domain stands for its addresses, but not for those of its
-sub-domains. A list in `outreach.toml` applies to every command and to the
-MCP server, so that nobody forgets the option:
+sub-domains. A list in `outreach.toml` applies to `import`, to `contacts
+create` and to the MCP server, so that nobody forgets the option. A program
+passes its lists itself:
 
     exclude = ["blocked.csv"]
 
@@ -85,10 +86,10 @@ compares a list with the ledgers of all clients:
     acme = { id = "space_1", groups = ["agency"], ledger = "acme.ledger" }
     bolt = { id = "space_2", groups = ["agency"], ledger = "bolt.ledger" }
 
-Who got a contact in one of these workspaces in the last 90 days is not
-added to another; the reason says who holds the person, since when and
-until when. `--hold-domains` holds the colleagues, too. If two workspaces
-import the same person at the same moment, one of them wins.
+A person whom one of these workspaces has added or updated in the last 90
+days is not added to another; the reason says who holds the person, since
+when and until when. `--hold-domains` holds the colleagues, too. If two
+workspaces import the same person at the same moment, one of them wins.
 
 People who ask to be forgotten
 ------------------------------
@@ -96,10 +97,12 @@ GDPR and CCPA give people the right to it.
 
     outreach-async erase --from requests.txt --path . --and-exclude blocked.txt
 
-removes what ledgers, journals, histories, rejects, results and findings
-have of these people, and keeps a mark that excludes them from later
-imports. The record that it prints says what was removed where, and what
-the service still has: only its support can delete that.
+The command removes what ledgers, journals, histories, rejects, results and
+findings have of these people. A ledger then no longer holds them,
+so name the list of marks in `exclude` of `outreach.toml`: it excludes them
+from later imports. The record says what was removed where, which other
+files still name them (exit code 3), such as `requests.txt`, and what the
+service still has: only its support can delete that.
 
 The morning after
 -----------------
