@@ -46,7 +46,8 @@ def require_types(function: Any, given: Mapping[str, object], *, any_text: bool 
             classes = [each for each in origins if isinstance(each, type) and each is not Any]
             is_one = isinstance(value, Collection) and any(_is_one(each, value) for each in classes)
             got = number or f"{type_name(value)}{' with other items' if is_one else ''}"
-            raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {got}; pass one")
+            got = "one string; pass a list" if is_one and isinstance(value, str) else f"{got}; pass one"
+            raise InvalidRequest(f"{name}: expected {_shown_type(kind)}, got {got}")
         if isinstance(value, str) and not any_text:
             require_encodable(name, value)
         if isinstance(value, str | PathLike) and {PathLike, Path} & {*origins}:
@@ -95,4 +96,5 @@ def _has_items(kinds: Sequence[Any], value: Any) -> bool:
         return all(_accepts(kinds[0], key) and _accepts(kinds[1], item) for key, item in value.items())
     if not (len(kinds) == 1 or kinds[1:] == (Ellipsis,)) or not isinstance(value, Collection):
         return True
-    return all(_accepts(kinds[0], item) for item in (value[:1] if isinstance(value, str | bytes) else value))
+    # A string is a sequence of strings to Python; to a person it is one name, path or address.
+    return not isinstance(value, str) and all(_accepts(kinds[0], item) for item in (value[:1] if type(value) is bytes else value))

@@ -79,7 +79,7 @@ def require_plain(field: str, value: str, remedy: str) -> None:
         raise InvalidRequest(f"{field}: expected one line without whitespace, got {got} at character {place}; {remedy}")
 
 
-def require_workspace_ids(workspaces: Iterable[str]) -> list[str]:
+def require_workspace_ids(workspaces: str | Iterable[str]) -> list[str]:
     """Return the ids of workspaces without duplicates and whitespace around them."""
     ids = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not ids:

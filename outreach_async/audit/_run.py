@@ -447,7 +447,7 @@ class AuditOptions(TypedDict, total=False):
     predicted: Mapping[str, float] | None
 
 
-async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> Report:
+async def audit(client: OutreachClient, workspaces: str | Iterable[str], **options: Unpack[AuditOptions]) -> Report:
     """Read and check every mailbox of workspaces, and return a report.
 
     Mailboxes are read concurrently. What cannot be read becomes a finding.
@@ -460,7 +460,8 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
     Args:
         client: Client to read with, within its own limits. Its default
             workspace is ignored.
-        workspaces: Ids of the workspaces; a duplicate is read once.
+        workspaces: Ids of the workspaces, or one id; a duplicate is read
+            once.
         policy: The policy to apply; by default, all rules with their
             default thresholds.
         campaigns: Whether to check campaigns as well, by default not; see
@@ -496,7 +497,7 @@ async def audit(client: OutreachClient, workspaces: Iterable[str], **options: Un
     return await AuditRun(client, workspaces, **options)
 
 
-def stream(client: OutreachClient, workspaces: Iterable[str], **options: Unpack[AuditOptions]) -> AuditRun:
+def stream(client: OutreachClient, workspaces: str | Iterable[str], **options: Unpack[AuditOptions]) -> AuditRun:
     """Return an audit that yields each finding as soon as it is final.
 
     The options are those of `audit`. Findings about domains and servers,
@@ -565,7 +566,7 @@ class AuditRun(AsyncIterator[Finding]):
     def __init__(
         self,
         client: OutreachClient,
-        workspaces: Iterable[str],
+        workspaces: str | Iterable[str],
         *,
         policy: Policy | None = None,
         campaigns: bool = False,

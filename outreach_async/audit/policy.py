@@ -28,7 +28,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from outreach_async._plumbing import parse_toml, type_name
+from outreach_async._plumbing import parse_toml, require_types, type_name
 from outreach_async.audit._findings import HEALTHY_PERCENT, Rule, RuleScope, Severity
 from outreach_async.audit._rules import ABOUT_CAMPAIGNS, CATALOGUE, INCOMPLETE, RULES, quote
 from outreach_async.errors import InvalidRequest
@@ -63,6 +63,9 @@ class Policy:
     fingerprint: str = ""
     off: list[str] = attrs.field(factory=list)
     thresholds: dict[str, dict[str, float]] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        require_types(Policy, attrs.asdict(self, recurse=False))
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

@@ -27,6 +27,7 @@ from outreach_async._plumbing import (
     show_name,
     similar_names,
     trim,
+    type_name,
 )
 from outreach_async.config._trust import FoundFile
 from outreach_async.errors import InvalidRequest
@@ -64,6 +65,12 @@ class KeyReference:
 
     kind: Literal["env", "file", "command"]
     value: str | tuple[str, ...] = attrs.field(repr=False)  # the arguments of a command may contain a secret
+
+    def __attrs_post_init__(self) -> None:
+        require_types(KeyReference, attrs.asdict(self, recurse=False))
+        if (self.kind == "command") is not isinstance(self.value, tuple):
+            expected = "a tuple of a program and its arguments" if self.kind == "command" else "a string"
+            raise InvalidRequest(f"value: expected {expected}, got {type_name(self.value)}; pass one")
 
     def __str__(self) -> str:
         if self.kind == "command":

@@ -428,6 +428,9 @@ class CheckPolicy:
     levels: Mapping[str, Level]
     missing: tuple[str, ...] = ()
 
+    def __attrs_post_init__(self) -> None:
+        require_types(CheckPolicy, attrs.asdict(self, recurse=False))
+
     @classmethod
     def of(cls, texts: Iterable[str] | CheckPolicy = (), *, has: Callable[[str], object] = find_spec) -> CheckPolicy:
         """Parse settings, each a level for all checks or `check=level`.

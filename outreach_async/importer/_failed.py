@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from outreach_async import Outcome, Target
-from outreach_async._plumbing import affects_every_row, is_url
+from outreach_async._plumbing import affects_every_row, is_url, require_types
 from outreach_async.bulk import ContactOutcome
 from outreach_async.errors import BulkError, OutreachError, StatusError
 from outreach_async.importer._checks import CHECK_OF_FIELD, DROPS, Level
@@ -65,6 +65,7 @@ class FailedRows:
     """
 
     def __init__(self, found: Preflight | None = None, file: MappedFile | None = None) -> None:
+        require_types(FailedRows, locals())
         self.failures: Groups[RowKey] = Groups()
         self.exclusions: Groups[RowKey] = Groups()
         self.found = Preflight() if found is None else found

@@ -166,6 +166,7 @@ class Gate:
     @_resolver.default
     def _create_resolver(self) -> Resolver | None:  # before a large file is read
         require_types(Gate, {"mx": self.mx, "bounced": self.bounced, "deadline": self.deadline})
+        require_seconds("deadline", self.deadline)
         if self.mx is False:
             return None
         require_module("dns", "outreach_async[gate]")
@@ -210,7 +211,7 @@ class Gate:
         invalid, domains, servers = await anyio.to_thread.run_sync(_find_invalid, listed)
         looked_up, why_not = "", "not looked up: pass mx=True (--gate=mx)"
         if self._resolver is not None:
-            looked_up = await _look_up(self._resolver, servers, require_seconds("deadline", self.deadline))
+            looked_up = await _look_up(self._resolver, servers, self.deadline)
             why_not = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
         verdicts, name = [*map(read_verdict, words)] or [""] * len(listed), f"column {column!r}"
         told = f"{name}, verdicts on {len(listed) - verdicts.count(''):,} of {format_count(len(listed), 'row')}"

@@ -77,6 +77,9 @@ class ImportJob:
     ignore_unknown: bool = False
     checks: CheckPolicy = attrs.field(factory=CheckPolicy.of)
 
+    def __attrs_post_init__(self) -> None:
+        require_types(ImportJob, attrs.asdict(self, recurse=False))
+
     @property
     def lacking(self) -> list[str]:
         """The columns of the mapping, but ignored ones, that the file lacks."""
@@ -354,6 +357,9 @@ class Preflight:
     _files: list[MappedFile] = attrs.Factory(list)
     _emails: RowIndex = attrs.Factory(RowIndex)
     _recent_emails: RecentEmails = attrs.Factory(RecentEmails)
+
+    def __attrs_post_init__(self) -> None:
+        require_types(Preflight, attrs.asdict(self, recurse=False))
 
     @property
     def sent(self) -> int:

@@ -121,9 +121,9 @@ class ToolServer(MCPServer[Any]):
 
 def create_server(
     client: OutreachClient,
-    workspaces: Iterable[str],
+    workspaces: str | Iterable[str],
     *,
-    allow_writes: Iterable[str] = (),
+    allow_writes: str | Iterable[str] = (),
     deadline: float = DEADLINE,
     clock: Callable[[], float] | None = None,
     history: History | None = None,
@@ -140,10 +140,11 @@ def create_server(
     Args:
         client: The client that sends the requests. It must stay open while
             the server is used.
-        workspaces: Ids of the workspaces that the tools may read; the
-            first is the default.
+        workspaces: Ids of the workspaces that the tools may read, or one
+            id; the first is the default.
         allow_writes: Ids of the workspaces in which contacts may be
-            created; the tools may read them too. By default, none.
+            created, or one id; the tools may read them too. By default,
+            none.
         deadline: Time limit of a tool call, in seconds.
         clock: Function that returns the time of an audit, in Unix seconds;
             see `outreach_async.audit.audit`.
@@ -165,9 +166,9 @@ def create_server(
         ```
     """
     require_types(create_server, locals())
-    given = list(allow_writes)
+    given = allow_writes if isinstance(allow_writes, str) else [*allow_writes]
     writable = require_workspace_ids(given) if given else []
-    readable = require_workspace_ids([*workspaces, *writable])
+    readable = require_workspace_ids([*([workspaces] if isinstance(workspaces, str) else workspaces), *writable])
     require_seconds("deadline", deadline)
     limited = client.with_options(deadline=deadline)
     named, allowed = NamedWorkspaces(readable, names), NamedWorkspaces(writable, names)

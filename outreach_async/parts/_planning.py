@@ -35,7 +35,6 @@ from outreach_async._plumbing import (
     require_number,
     require_types,
     translate_errors,
-    type_name,
     unsent_outcome,
 )
 from outreach_async.bulk import Blank, ContactOutcome, Exclusions, Repeats
@@ -582,8 +581,6 @@ def _map_columns(job: ImportJob, targets: Targets, fields: tuple[WorkspaceField,
 
 
 def _list_locations(files: Iterable[str | os.PathLike[str]]) -> list[str]:
-    if isinstance(files, str | bytes | os.PathLike):
-        raise InvalidRequest(f"files: expected an iterable of paths or URLs, got one {type_name(files)}; pass a list")
     locations = [parse_location(file) for file in files]
     if not locations:
         raise InvalidRequest("files: expected at least one file, got none; pass paths or URLs")

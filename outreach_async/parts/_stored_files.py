@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 import attrs
 
-from outreach_async._plumbing import describe_problem, open_store
+from outreach_async._plumbing import describe_problem, open_store, require_types
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer import StoredFile
 
@@ -37,6 +37,7 @@ class FileVersion:
 
 
 def parse_location(file: str | os.PathLike[str]) -> str:
+    require_types(parse_location, locals())
     text = os.fspath(file)
     if text == "-":
         raise InvalidRequest(

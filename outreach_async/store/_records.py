@@ -17,7 +17,7 @@ import msgspec
 from msgspec import MsgspecError
 
 from outreach_async import errors
-from outreach_async._core.arguments import masked_repr
+from outreach_async._core.arguments import masked_repr, require_types
 from outreach_async._wire_words import ID_PREFIXES, UNAPPLIED_OUTCOMES, Outcome
 from outreach_async.bulk._outcomes import (
     BulkReport,
@@ -93,6 +93,9 @@ class Identity:
     fingerprint: str | None = None
     mapping: Mapping[str, str] | None = None
     address: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        require_types(Identity, attrs.asdict(self, recurse=False))
 
 
 @attrs.frozen

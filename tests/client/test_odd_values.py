@@ -36,10 +36,10 @@ from outreach_async.converters import OutreachConverter
 from outreach_async.errors import shorten
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, RateLimit
 from outreach_async.fake.faults import status
-from outreach_async.importer import CheckPolicy, FailedRows, Gate, ImportJob, Preflight, open_file
+from outreach_async.importer import CheckPolicy, FailedRows, Gate, ImportJob, Preflight, map_columns, open_file
 from outreach_async.mcp_server import create_server
 from outreach_async.parts import Connection, plan
-from outreach_async.store import match_people
+from outreach_async.store import Identity, erase, match_people
 from outreach_async.sync import SyncClient
 from outreach_async.testing import VirtualTime
 
@@ -246,6 +246,7 @@ ARGUMENTS: Final[dict[str, Callable[[World], Any]]] = {
     "locations": lambda _: [],
     "opened": lambda _: {},
     "results_of.outcomes": lambda _: [],
+    **{name: lambda _: {} for name in ("levels", "Identity.options")},
     "results_of.rows": lambda world: world.file,
     "limit": lambda _: 5,
     "KeyReference.kind": lambda _: "env",
@@ -253,7 +254,7 @@ ARGUMENTS: Final[dict[str, Callable[[World], Any]]] = {
 }
 CLASSES: Final = (
     *(sdk.NewContact, sdk.RetryPolicy, sdk.Target, Policy, Access, Connection, Behaviour, RateLimit, HeaderAuth),
-    *(KeyReference, ImportJob),
+    *(KeyReference, ImportJob, CheckPolicy, Preflight, Identity),
 )
 """Public classes of values that users make, although their docstrings have attributes instead of arguments."""
 OBJECTS: Final[dict[str, Callable[[World], Any]]] = {
@@ -397,7 +398,7 @@ ALSO: Final = {
     "list_campaigns": ("workspace",),
     **dict.fromkeys(("checks", "texts"), ("check",)),
     **dict.fromkeys(("entries", "entry"), ("exclude",)),
-    **dict.fromkeys(("journal", "rate", "on_start"), ("owner_key",)),  # which the environment of a worker lacks
+    **dict.fromkeys(("journal", "rate", "on_start", "exclude"), ("owner_key",)),  # which the environment of a worker lacks
     **dict.fromkeys(("profile", "named", "strict"), ("file",)),
     "service": ("transport", "base_url"),
     "location": ("journal",),
@@ -545,3 +546,48 @@ def test_an_odd_value_of_a_common_argument_is_refused_by_its_name(package: str, 
         "nested",
     )
     assert [fault(world, entrance, odd, ODD[name]) for name in names] == [""] * len(names)
+
+
+VALID: Final[dict[type, dict[str, Any]]] = {
+    **{kind: {} for kind in (Policy, Gate, Preflight, RetryPolicy, Behaviour)},
+    Access: {"workspace": "space_1"},
+    CheckPolicy: {"levels": {}},
+    ImportJob: {},
+    KeyReference: {"kind": "env", "value": "K"},
+    Identity: {"workspace": "space_1", "options": {}},
+    Connection: {"base_url": "https://api.example", "workspace": "space_1"},
+    RateLimit: {"limit": 5},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(kind, field.alias) for kind in VALID for field in attrs.fields(kind) if field.init and field.name[0] != "_"],
+)
+def test_a_class_of_options_refuses_an_attribute_of_another_type(kind: type, name: str, folder: Path) -> None:
+    given = VALID[kind] | ({"file": World(folder).file} if kind is ImportJob else {})
+    with pytest.raises((InvalidRequest, TypeError, ValueError), match=rf"\b{name}\b"):
+        kind(**{**given, name: object()})
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: map_columns("email"), "headers"),
+        (lambda: plan("people.csv"), "files"),
+        (lambda: Policy(off="OA101"), "off"),  # type: ignore[arg-type]
+        (lambda: Gate(bounced="bounced.csv"), "bounced"),  # type: ignore[arg-type]
+        (lambda: erase("acme.ledger", ["ann@a.example"]), "locations"),
+    ],
+)
+def test_a_string_is_no_list(make: Callable[[], Any], name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{name}: expected .*, got one string; pass a list"):
+        make()
+
+
+def test_one_id_of_a_workspace_is_a_list_of_one(folder: Path) -> None:
+    world = World(folder)
+    server = create_server(world.client, "space_1", allow_writes="space_1")
+    assert "space_1" in str(anyio.run(server.call_tool, "list_mailboxes", {"workspace": "space_1"}))
+    assert anyio.run(audit, world.client, "space_1").workspaces == ["space_1"]
+    assert world.history.opened("space_1") == world.history.opened(["space_1"]) != {}

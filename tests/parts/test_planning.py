@@ -200,7 +200,7 @@ def test_blank_cells_of_a_part_clear_their_fields_if_the_plan_says_so(tmp_path: 
 
 REFUSED: Sequence[tuple[Sequence[Any] | str, dict[str, Any], str]] = (
     ([], {}, "files: expected at least one file, got none"),
-    ("a.csv", {}, "files: expected an iterable of paths or URLs, got one str"),
+    ("a.csv", {}, "files: expected Iterable.*, got one string; pass a list"),
     (["a.csv", Path("a.csv")], {}, "files: expected each file once, got .*a.csv twice"),
     (["none.csv"], {}, "none.csv: No such file or directory"),
     (["."], {}, "expected a regular file, got a folder, pipe or device"),

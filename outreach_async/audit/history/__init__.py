@@ -335,7 +335,7 @@ class History:
             f"outreach-async history prune {shlex.quote(str(self.path))} --after {now:%Y-%m-%dT%H:%M:%SZ}"
         )
 
-    def baseline(self, workspaces: Sequence[str], *, until: float | None = None) -> Report | None:
+    def baseline(self, workspaces: str | Sequence[str], *, until: float | None = None) -> Report | None:
         """Return the last readings of workspaces as a report; `None` if none.
 
         `report.since` and `build_brief` take it. If a workspace could not
@@ -343,7 +343,7 @@ class History:
         `last_read` has the time.
 
         Args:
-            workspaces: Ids of the workspaces.
+            workspaces: Ids of the workspaces, or one id.
             until: A time in Unix seconds. Readings after it are ignored,
                 but a finding has the text of its last reading.
 
@@ -388,7 +388,7 @@ class History:
             return read_readings(db, since)
 
     def daily(
-        self, kind: Kind, subject: str | None = None, *, workspaces: Sequence[str] | None = None, days: int = 30
+        self, kind: Kind, subject: str | None = None, *, workspaces: str | Sequence[str] | None = None, days: int = 30
     ) -> list[DayFigures]:
         """Return the figures of the last days, oldest first.
 
@@ -397,9 +397,9 @@ class History:
                 `domain` or `mailbox`.
             subject: Id of the workspace, campaign or mailbox, or the
                 domain; by default, all of them.
-            workspaces: Ids of workspaces; figures of others are left out.
-                A domain then has no score, which belongs to all its
-                mailboxes.
+            workspaces: Ids of workspaces, or one id; figures of others are
+                left out. A domain then has no score, which belongs to all
+                its mailboxes.
             days: Number of days, which end with the last day of the
                 history.
 
@@ -433,7 +433,7 @@ class History:
             names = [column[0] for column in rows.description]
             return [DayFigures(**dict(zip(names, row, strict=True))) for row in rows]
 
-    def opened(self, workspaces: Sequence[str]) -> dict[tuple[str, str, str], float]:
+    def opened(self, workspaces: str | Sequence[str]) -> dict[tuple[str, str, str], float]:
         """Return when findings opened, by workspace, rule and severity.
 
         Times are in Unix seconds. The oldest finding counts.
@@ -629,7 +629,7 @@ class History:
         return int(version)
 
 
-def _ids_of(workspaces: Sequence[str]) -> list[str]:
+def _ids_of(workspaces: str | Sequence[str]) -> list[str]:
     """Return ids as they are stored; a string is one id, as for an audit."""
     return [storable(trim(each) or "") for each in ([workspaces] if isinstance(workspaces, str) else workspaces)]
 
