@@ -15,6 +15,7 @@ from outreach_async._plumbing import (
     CUSTOM_CODE,
     order_fields,
     require_types,
+    show_name,
     similar_names,
 )
 from outreach_async.client import OutreachClient
@@ -336,7 +337,7 @@ def parse_overrides(texts: Iterable[str]) -> dict[str, str]:
         if not sign:
             raise InvalidRequest(f"map: expected Column=code, got {text!r}; write, for example, --map Company=company_name")
         if (name := clean_name(column)) in overrides:
-            raise InvalidRequest(f"map: expected each column once, got {name!r} twice; remove one of them")
+            raise InvalidRequest(f"map: expected each column once, got {show_name(name)} twice; remove one of them")
         overrides[name] = code.strip()
     return overrides
 
@@ -397,16 +398,16 @@ def _resolve_overrides(
     chosen: dict[str, str | None] = {}
     if open_ := [column for column, code in overrides.items() if code == CODE]:
         what = f"expected the code of a field, or 'ignore', got the placeholder {CODE} for {format_count(len(open_), 'column')}"
-        raise InvalidRequest(f"map: {what}, such as {open_[0]!r}; replace it")
+        raise InvalidRequest(f"map: {what}, such as {show_name(open_[0])}; replace it")
     for column, code in overrides.items():
         if clean_name(column) not in names:
             similar = similar_names(column, names, text=" (similar: {})")
-            raise InvalidRequest(f"map: the file has no column {column!r}{similar}; use a name from its header")
+            raise InvalidRequest(f"map: the file has no column {show_name(column)}{similar}; use a name from its header")
         if not _is_known(code, fields):
             known = [*_STANDARD_CODES, *Target._fields, *CONSENT_CODES, *(field.code for field in fields)]
             similar = similar_names(code, known, text=" (similar: {})")
             raise InvalidRequest(
-                f"map: column {column!r} has the unknown code {code!r}{similar}; use a field's code, or 'ignore'"
+                f"map: column {show_name(column)} has the unknown code {show_name(code)}{similar}; use a code, or 'ignore'"
             )
         chosen[clean_name(column)] = None if code in {"", IGNORE} else code
     return chosen

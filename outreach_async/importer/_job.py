@@ -22,6 +22,7 @@ from outreach_async._plumbing import (
     contact_key,
     rejection_message,
     require_types,
+    show_name,
 )
 from outreach_async.bulk import Exclusions, Repeats
 from outreach_async.client import OutreachClient
@@ -88,7 +89,7 @@ class ImportJob:
     @property
     def notes(self) -> list[str]:
         """What to know about the file, the mapping and the checks."""
-        lacking = (f"--mapping: the input file has no column {column!r}" for column in self.lacking)
+        lacking = (f"--mapping: the input file has no column {show_name(column)}" for column in self.lacking)
         return [*self.file.notes, *lacking, *filter(None, (self.checks.note,))]
 
     @property

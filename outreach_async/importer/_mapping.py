@@ -57,7 +57,9 @@ def read_mapping(path: str | Path) -> dict[str, str]:
         raise InvalidRequest(f"mapping: {path}: expected one table, [columns], got {got}; {_EXAMPLE}")
     for column, code in columns.items():
         if not isinstance(code, str):
-            raise InvalidRequest(f"mapping: {path}: column {column!r}: expected a field code in quotes, got {code!r}; {_EXAMPLE}")
+            raise InvalidRequest(
+                f"mapping: {path}: column {show_name(column)}: expected a field code in quotes, got {code!r}; {_EXAMPLE}"
+            )
     return {clean_name(column): code.strip() for column, code in columns.items()}
 
 

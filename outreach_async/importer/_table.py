@@ -386,7 +386,7 @@ _AnyFile = TypeVar("_AnyFile", bound=File)
 def with_header(file: _AnyFile, cells: Sequence[str], *notes: str) -> _AnyFile:
     named = tuple(trim_cells(cells, 0))
     if not named:
-        raise InvalidRequest(f"{file.name}: no header; name the columns in the first line")
+        raise InvalidRequest(f"{file.name}: no header; name the columns in the first line, or correct header_row=")
     if len(named) > MAX_COLUMNS:
         limit = f"expected at most {MAX_COLUMNS:,} columns, got more"
         raise InvalidRequest(f"{file.name}: {limit}; check that the first line has column names, not data")

@@ -34,6 +34,7 @@ from outreach_async._plumbing import (
     require_id,
     require_number,
     require_types,
+    show_name,
     translate_errors,
     unsent_outcome,
 )
@@ -491,7 +492,9 @@ def plan(
             columns = _map_columns(job, targets, known)
             unused &= {*job.lacking}
             notes += (f"{file.name}: {note}" for note in file.notes)
-            notes += (f"{file.name}: --mapping: the file has no column {column!r}" for column in job.lacking if column in saved)
+            notes += (
+                f"{file.name}: --mapping: the file has no column {show_name(column)}" for column in job.lacking if column in saved
+            )
             for number, piece in enumerate(file.split(math.ceil(version.size / size) if size else 1)):
                 emails, before = _read_emails(piece, columns), rows
                 while chunk := [*islice(emails, _CHUNK_SIZE)]:
@@ -506,7 +509,7 @@ def plan(
         for at, earlier in index.repeats():
             flags[at] = flags[earlier] = 1
     if unused:
-        raise InvalidRequest(f"map: no file has the column {min(unused)!r}; use a name from a header")
+        raise InvalidRequest(f"map: no file has the column {show_name(min(unused))}; use a name from a header")
     if any("workspace" in file.codes for file in planned):  # otherwise, the plan does not depend on the names
         options = attrs.evolve(options, workspaces=dict(workspaces))
     return ImportPlan(tuple(planned), tuple(_build_pieces(counted, flags)), options, tuple(notes))

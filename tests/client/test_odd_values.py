@@ -391,6 +391,7 @@ async def use(world: World, label: str, odd: str, result: Any) -> None:
 
 ALSO: Final = {
     "headers": ("column",),
+    "overrides": ("map",),
     "fail_on": ("severity",),
     "folder": ("journal",),
     "allow_writes": ("workspaces",),
