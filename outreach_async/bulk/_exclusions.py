@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b, sha256
@@ -11,6 +12,7 @@ from inspect import iscoroutine
 from operator import methodcaller
 from os import PathLike
 from typing import Any, Final, TypeAlias
+from zlib import crc32
 
 from outreach_async._core.arguments import require_types, show_name, type_name
 from outreach_async.bulk._contact_keys import contact_key
@@ -32,7 +34,7 @@ class Exclusions:
     E-mails are compared as the service compares them, regardless of case.
     A domain excludes its addresses, but not those of its sub-domains. Its
     case, a trailing dot and its spelling in Punycode do not matter. Only
-    hashes of the entries are kept, about 90 bytes each.
+    hashes of the entries are kept, about 100 bytes each.
 
     Args:
         entries: E-mails (`"ann@x.example"`) and domains (`"x.example"` or
@@ -64,6 +66,7 @@ class Exclusions:
         self.name, self.kind, self._key = name, kind, key
         self.figures: Mapping[str, int] = {}
         self._hashes: dict[bytes, str] = {}  # the reason by hash; a blank one stands for that of the list
+        self._checksums, self._bits = array("I"), bytearray(8)
         self._domains: dict[bytes, str] = {}  # a mark does not show whether it is of a domain, so a keyed list has none here
         if not _is_iterable(entries):
             raise InvalidRequest(f"{name}: expected a list of e-mails and domains, got {type_name(entries)}; {_READ_FILE}")
@@ -118,7 +121,15 @@ class Exclusions:
             print(blocked.find(["ANN at company"]))  # -> {0: Excluded('no address')}
             ```
         """
-        self._hashes[_hasher(self._key)(_spell(contact_key(email)))] = reason
+        self._hashes[_hasher(self._key)(text := _spell(contact_key(email)))] = reason
+        # A bit for each checksum, of 8 to 32 for each entry, tells of nearly all other addresses that they are not listed. Their
+        # hashes would take twice the time, because the table of a million is too large for the cache of a processor.
+        if self._key is None:
+            self._checksums.append(crc32(_encode(text)))
+            if grows := len(self._checksums) > len(self._bits):
+                self._bits = bytearray(4 * len(self._bits))
+            for checksum in self._checksums if grows else self._checksums[-1:]:
+                self._bits[checksum >> 3 & len(self._bits) - 1] |= 1 << (checksum & 7)
 
     def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
         """Return an error for each e-mail that is listed, by its position.
@@ -132,14 +143,23 @@ class Exclusions:
         return {at: error for at, email in enumerate(emails) if (error := self(email)) is not None}
 
     def __call__(self, email: str) -> Excluded | None:
-        key, domain, hash_ = contact_key(email), "", _hasher(self._key)
-        text = key if key.isascii() and "xn--" not in key and key[-1:] != "." else _spell(key)
+        key, domain, text = contact_key(email), "", ""
+        if key.isascii() and "xn--" not in key and key[-1:] != ".":
+            if self._key is None:
+                checksum = crc32(content := key.encode())
+                is_listed = self._bits[checksum >> 3 & len(self._bits) - 1] >> (checksum & 7) & 1
+                if not is_listed and not (self._domains and content.rpartition(b"@")[2] in self._domains):
+                    return None  # nearly always
+            text = key
+        hash_, text = _hasher(self._key), text or _spell(key)
         reason = self._hashes.get(hash_(text))
         if reason is None and text is not key:  # others make marks of an address as it is written
             reason = self._hashes.get(hash_(key))
         if reason is None and (self._domains or self._key is not None):
             domain = text.rpartition("@")[2]
-            reason = self._domains.get(_encode(domain)) if self._key is None else self._hashes.get(hash_(f"@{domain}"))
+            reason = (
+                self._domains.get(_encode(domain)) if self._key is None else self._hashes.get(_hash_domain(self._key, domain))
+            )
         if reason is None:
             return None
         return Excluded(reason or f"the list {self.name} has the {f'domain {domain}' if domain else 'address'}", kind=self.kind)
@@ -210,6 +230,11 @@ def _hasher(key: bytes | None) -> Callable[[str], bytes]:
         return second.digest()[:_SIZE]
 
     return hash_mark
+
+
+@lru_cache(maxsize=1 << 14)
+def _hash_domain(key: bytes, domain: str) -> bytes:
+    return _hasher(key)(f"@{domain}")
 
 
 Finder: TypeAlias = Callable[[str], Excluded | None]

@@ -59,6 +59,14 @@ def test_a_list_finds_an_email_if_it_has_its_address_or_domain(key: bytes | None
     assert all(str(error).startswith("the list blocked.csv has the ") and error.kind == "list" for error in found.values())
 
 
+def test_a_list_that_grows_finds_each_of_its_entries_and_no_other() -> None:
+    emails, listed = [f"u{number}@a.example" for number in range(2_000)], Exclusions()
+    for number, email in enumerate(emails[:1_000], 1):
+        listed.add(email)
+        if number in {8, 9, 32, 33, 128, 129, 1_000}:
+            assert [*listed.find(emails)] == [*range(number)]
+
+
 @pytest.mark.parametrize("key", [b"key", b"k" * 64, b"k" * 65])
 def test_a_mark_is_the_hmac_of_an_address_or_of_a_domain(key: bytes) -> None:
     marks = [hmac.new(key, text.encode(), "sha256").hexdigest() for text in ("ann@x.example", "@a.example")]
