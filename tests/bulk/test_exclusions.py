@@ -84,7 +84,13 @@ def test_what_surrounds_an_address_does_not_hide_it(entry: str) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    ["bücher.example", "xn--bcher-kva.example", unicodedata.normalize("NFD", "BÜCHER.example."), "@XN--BCHER-KVA.example"],
+    [
+        "bücher.example",
+        "bücher\u3002example",
+        "xn--bcher-kva.example",
+        unicodedata.normalize("NFD", "BÜCHER.example."),
+        "@XN--BCHER-KVA.example",
+    ],
 )
 def test_a_domain_is_compared_in_all_its_spellings(entry: str) -> None:
     assert {
@@ -99,6 +105,19 @@ def test_an_address_is_found_in_all_spellings_of_its_domain(key: bytes | None) -
         assert {*Exclusions([entry], key=key).find([*spelled, "bo@bücher.example"])} == {0, 1, 2}
     made = hmac.new(b"key", spelled[2].encode(), "sha256").hexdigest()
     assert {*Exclusions([made], key=b"key").find(spelled)} == {2}
+
+
+@virtual_time
+async def test_of_several_lists_the_first_that_has_a_person_gives_the_reason() -> None:
+    lists: list[Any] = [
+        Exclusions(["b.example"], name="one"),
+        Exclusions(["ann@a.example", "b.example"], name="two"),
+        lambda _: "all",
+    ]
+    rows = [ANN, BO, {"email": "cy@c.example"}]
+    found = await outcomes_of(client(Script()).contacts.create_many(rows, exclude=lists, order="input"))
+    reasons = ["the list two has the address", "the list one has the domain b.example", "all"]
+    assert [str(outcome.error) for outcome in found] == reasons
 
 
 READ = 'to exclude the entries of a file, pass importer.read_exclusions("blocked.csv")'

@@ -203,7 +203,7 @@ CHECKED = st.lists(st.tuples(st.sampled_from([*ROWS, "", "no@@address", "di@z.ex
 
 @given(CHECKED, st.sampled_from(REPEATS))
 async def test_a_check_counts_and_tells_the_listed_rows_as_excluded(rows: list[tuple[str, str]], repeats: Any) -> None:
-    listed, told, noted = Exclusions(["x.example", "zo@y.example"]), dict[int, str](), list[int]()
+    listed, told, noted = Exclusions(["x.example", "zo@y.example", "acme.example"]), dict[int, str](), list[int]()
     content = "".join(f"{email},{campaign}\n" for email, campaign in rows)
     file = open_file(BytesIO(f"E-mail,Campaign\n{content}".encode()), format="csv")
     mapped = await ImportJob(file=file, overrides={"Campaign": "campaign"}).map()

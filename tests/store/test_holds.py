@@ -144,6 +144,14 @@ async def test_the_own_ledger_holds_other_targets_also_within_a_run(agency: Agen
 
 
 @virtual_time
+async def test_an_update_of_an_old_entry_holds_other_targets_of_its_run(agency: Agency) -> None:
+    await agency.send("b", [{**ANN, "campaign": "Spring"}])
+    agency.clock.now += 91 * DAY
+    rows = [{**ANN, "campaign": "Spring", "city": "Rome"}, {**ANN, "campaign": "Autumn"}]
+    assert await agency.hold("b", rows) == ["overwriten", "held by b.ledger since 2026-12-31 until 2027-03-31"]
+
+
+@virtual_time
 async def test_people_are_compared_as_the_service_compares_them(agency: Agency) -> None:
     emails = [
         "ann@acme.example",
@@ -164,9 +172,11 @@ async def test_a_domain_holds_on_request_but_not_that_of_a_provider(agency: Agen
     assert await agency.hold("b", rows[1::2], hold_domains=True) == [f"acme.example is {HELD}", "added"]
     assert await agency.hold("b", rows[:2], hold_domains=True) == [HELD, f"acme.example is {HELD}"]
     assert await agency.hold("b", rows[1:2]) == ["added"]
-    both = [{"email": "cy@bolt.example"}, {"email": "di@bolt.example"}, {"email": "di@bolt.example", "campaign": "Spring"}]
+    both = [{"email": "cy@bolt.example"}, {"email": "di@bolt.example"}]
+    others = [{"email": f"{name}@bolt.example", "campaign": "Spring"} for name in ("di", "ed")]
     own = "held by b.ledger since 2026-10-01 until 2026-12-30"
-    assert await agency.hold("b", both, hold_domains=True, held_by=()) == ["added", "added", own]
+    found = await agency.hold("b", both + others, hold_domains=True, held_by=())
+    assert found == ["added", "added", own, f"bolt.example is {own}"]
     assert await agency.hold("a", both[1:2], hold_domains=True) == [own]
     assert await agency.hold("a", [{"email": "ed@bolt.example"}], hold_domains=True) == [f"bolt.example is {own}"]
 
@@ -198,13 +208,18 @@ async def test_the_marks_of_a_run_that_was_killed_hold_until_it_is_merged(agency
         shutil.copy(killed / name, tmp_path / name)
     assert agency.ledgers["a"].contacts().pending
     with closing(sqlite3.connect(tmp_path / "a.ledger")) as db, db:  # it has marked so many rows that they are read in parts
-        numbers = "WITH RECURSIVE number(seq) AS (VALUES (2) UNION ALL SELECT seq + 1 FROM number WHERE seq < 5999)"
-        rows = "SELECT number.seq AS seq, key, digest, target, domain FROM number, sent WHERE sent.seq = 0"
-        db.execute(f"INSERT INTO sent SELECT *, {SENT_SUM} FROM ({numbers} {rows})")  # noqa: S608 - names of this test
-        Transaction(db).set_metadata(marked=6000)
+        numbers = "WITH RECURSIVE number(seq) AS (VALUES (1) UNION ALL SELECT seq + 1 FROM number WHERE seq < 19999)"
+        rows = "SELECT number.seq AS seq, key, digest, target, domain FROM number, sent WHERE sent.seq = (number.seq = 19999)"
+        db.execute(f"INSERT OR REPLACE INTO sent SELECT *, {SENT_SUM} FROM ({numbers} {rows})")  # noqa: S608 - names of this test
+        Transaction(db).set_metadata(marked=20000)
     assert await agency.hold("b", [ANN, BO]) == [HELD, HELD]
     shutil.copy(killed / "a.ledger", tmp_path / "a.ledger")
     assert await agency.hold("b", [ANN, BO]) == [HELD, "added"]
+    with closing(sqlite3.connect(tmp_path / "a.ledger")) as db, db:
+        db.execute("DELETE FROM sent WHERE seq = 1")
+    with pytest.raises(JournalError, match="rows that were marked are missing"):  # so it is not known whom it holds
+        await agency.hold("b", [ANN, BO])
+    shutil.copy(killed / "a.ledger", tmp_path / "a.ledger")
     assert await agency.hold("a", [ANN]) == ["overwriten"]
 
 
@@ -476,6 +491,19 @@ async def test_a_run_without_rows_counts_what_it_would_hold(agency: Agency, tmp_
         assert [str(outcome.error)[:12] for outcome in found] == ["held by acme", "ledger: the "]
         assert (counts.held, counts.excluded, counts.new) == (1, 1, 1)
     assert names_in(tmp_path) == names
+
+
+@virtual_time
+async def test_a_run_without_rows_counts_whom_any_of_several_ledgers_holds(tmp_path: Path) -> None:
+    agency, found = Agency(tmp_path, "abc"), list[ContactOutcome]()
+    await agency.start()
+    for name, row in ("a", ANN), ("b", BO):
+        await agency.send(name, [row])
+    holding = {"hold": DAY, "held_by": [agency.ledgers["a"], agency.ledgers["b"]]}
+    own, targets = agency.ledgers["c"], Targets(Target(SPACE, None))
+    counts = count_changes(lambda: [ANN, BO], own, targets, found.append, holding=holding)
+    assert [str(outcome.error)[:16] for outcome in found] == ["held by a.ledger", "held by b.ledger"]
+    assert counts.held == 2
 
 
 @virtual_time
