@@ -207,7 +207,7 @@ def write_parquet(path: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet
 
-    parquet.write_table(pa.table({"E-mail": [ANN] * 3}), path)
+    parquet.write_table(pa.table({"E-mail": [ANN] * 3}), path, compression="gzip", write_statistics=False)
 
 
 OTHERS: dict[str, Callable[[Path], object]] = {
@@ -217,6 +217,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
     "people.csv.gz": lambda path: path.write_bytes(gzip.compress(PEOPLE.encode())),
     "people.parquet": write_parquet,
     "people.txt": lambda path: path.write_bytes(b"\xff\xfe" + PEOPLE.encode("utf-16-le")),
+    "other-order.txt": lambda path: path.write_bytes(b"\xfe\xff" + PEOPLE.encode("utf-16-be")),
     "large.txt": lambda path: path.write_text("x " * 524_283 + ANN, encoding="utf-8"),
     f"{ANN}.txt": Path.touch,
     f"{ANN.replace('@', '%40')}.txt": Path.touch,
@@ -234,6 +235,14 @@ def test_what_cannot_be_changed_is_left_and_named(shell: Shell, folder: Path, tm
     code, record = shell.json("erase", ANN, "--path", str(place), "--path", str(folder / "a.ledger"), "--yes")
     assert (code, len(record["left"]), len(record["removed"])) == (3, 1, 1)
     assert record["left"][0]["path"] == re.sub("Ann.*(@|%40)company", "A**@company", str(place))
+
+
+def test_a_file_that_has_only_the_id_of_a_contact_is_left_and_named(shell: Shell, folder: Path, tmp_path: Path) -> None:
+    ledger, notes = ("--path", str(folder / "a.ledger")), tmp_path / "notes.txt"
+    _, planned = shell.json("erase", ANN, *ledger, "--dry-run")
+    notes.write_text(f"call {planned['contacts'][0]['id']} back", encoding="utf-8")
+    code, record = shell.json("erase", ANN, *ledger, "--path", str(notes), "--yes")
+    assert (code, [each["path"] for each in record["left"]]) == (3, [str(notes)])
 
 
 def test_a_store_that_is_named_twice_is_erased_once(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,8 +328,9 @@ def test_an_input_is_never_changed(tmp_path: Path, name: str) -> None:
 
 def test_other_rows_of_an_edited_file_stay_byte_for_byte(tmp_path: Path) -> None:
     head, row = b"E-mail;Note,_row,_code,_field,_message,_text\r\n", b'"b\xf6, ""bo""\n",7,rejected,,,\n'
-    (tmp_path / "rejects.csv").write_bytes(head + row + f'"{ANN}",8,"re\njected",,,\n'.encode() + row)
-    assert erase_rows(tmp_path / "rejects.csv", match_people([ANN])) == 1
+    named = f'"{ANN}",8,"re\njected",,,\n', f"cy,9,rejected,,same person as {ANN},\n"
+    (tmp_path / "rejects.csv").write_bytes(head + row + "".join(named).encode() + row)
+    assert erase_rows(tmp_path / "rejects.csv", match_people([ANN])) == 2
     assert (tmp_path / "rejects.csv").read_bytes() == head + row + row
 
 

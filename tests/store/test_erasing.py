@@ -82,6 +82,18 @@ async def test_nothing_of_a_person_is_left_in_a_ledger(ledger: Store, tmp_path: 
 
 
 @virtual_time
+async def test_a_person_is_erased_from_every_target_of_a_ledger(ledger: Store, tmp_path: Path) -> None:
+    targets: list[dict[str, str]] = [{}, {"campaign": "camp_1"}, {"workspace": "space_2"}]
+    rows = [{"email": email, **target} for email in (ANN, BO) for target in targets]
+    await send(QuotingService(), rows, ledger=ledger, duplicates="overwrite")
+    before = keys_of(ledger)
+    (found,) = erase_ann(ledger)
+    assert (found.problem, found.counts["entries"], ledger.contacts().contacts) == ("", 3, 3)
+    assert {workspace for workspace, _ in found.contacts} == {"space_1", "space_2"}
+    assert find_traces(tmp_path, ANN, before - keys_of(ledger)) == []
+
+
+@virtual_time
 async def test_nothing_of_a_person_is_left_in_a_journal(journal: Store, tmp_path: Path) -> None:
     before = await send(QuotingService([ANN]), [*ROWS, ROWS[0]], journal=journal, spool=True)
     assert find_traces(tmp_path, ANN)
@@ -391,9 +403,15 @@ def test_a_person_is_found_in_a_text_and_others_are_not(local: str, form: Callab
         f"o'{local}@company.example",
         f"{local}@company.example.org",
         f"{local}@company.examples",
+        f"{local}@company.example-shop.org",
         f"{local}@company",
     ):
         assert not names(other)
+
+
+def test_a_person_is_found_by_the_id_of_a_contact() -> None:
+    names = match_people([ANN], ["contact_00AB"])
+    assert [names(text) for text in ("of contact_00ab.", "CONTACT_00AB", "contact_00abc")] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,14 @@ async def test_an_update_of_an_old_entry_holds_other_targets_of_its_run(agency: 
 
 
 @virtual_time
+async def test_a_row_that_is_sent_again_because_its_entry_is_old_is_not_held(agency: Agency) -> None:
+    await agency.send("b", [ANN])
+    agency.clock.now += 60 * DAY
+    await agency.send("a", [ANN])
+    assert await agency.hold("b", [ANN], max_age=30 * DAY) == ["overwriten"]
+
+
+@virtual_time
 async def test_people_are_compared_as_the_service_compares_them(agency: Agency) -> None:
     emails = [
         "ann@acme.example",
@@ -497,13 +505,14 @@ async def test_a_run_without_rows_counts_what_it_would_hold(agency: Agency, tmp_
 async def test_a_run_without_rows_counts_whom_any_of_several_ledgers_holds(tmp_path: Path) -> None:
     agency, found = Agency(tmp_path, "abc"), list[ContactOutcome]()
     await agency.start()
-    for name, row in ("a", ANN), ("b", BO):
+    cy = {"email": "cy@acme.example"}
+    for name, row in ("a", ANN), ("b", BO), ("c", {**cy, "campaign": "Spring"}):
         await agency.send(name, [row])
     holding = {"hold": DAY, "held_by": [agency.ledgers["a"], agency.ledgers["b"]]}
     own, targets = agency.ledgers["c"], Targets(Target(SPACE, None))
-    counts = count_changes(lambda: [ANN, BO], own, targets, found.append, holding=holding)
-    assert [str(outcome.error)[:16] for outcome in found] == ["held by a.ledger", "held by b.ledger"]
-    assert counts.held == 2
+    counts = count_changes(lambda: [ANN, BO, cy], own, targets, found.append, holding=holding)
+    assert [str(outcome.error)[:16] for outcome in found] == [f"held by {name}.ledger" for name in "abc"]
+    assert counts.held == 3
 
 
 @virtual_time
