@@ -17,11 +17,16 @@ from support.audit import SHARED_FLEETS, Shown, reading, report
 from support.audit_reports import AT, TEXTS, finding, make_report
 from support.examples import WITHOUT_SHRINKING, scaled
 from support.histories import baseline_of
+from support.runs import client
+from support.time import virtual_time
+from support.transport import Script, added
 
 from outreach_async.audit import CampaignResults, CampaignRow, Policy, Report, Score, Scores, Severity
 from outreach_async.audit.campaigns import add_up
-from outreach_async.audit.reports.brief import ChangeCounts, build_brief
+from outreach_async.audit.reports.brief import ChangeCounts, build_brief, read_imports
+from outreach_async.bulk import Exclusions
 from outreach_async.errors import StatusError
+from outreach_async.store import Store
 
 DAY = 86_400.0
 WORSE = Severity.CRITICAL
@@ -279,3 +284,14 @@ def test_the_baseline_keeps_campaigns_that_were_not_read_again(
     assert baseline is not None
     assert baseline.campaigns is not None
     assert [(each.id, each.sent, each.contacts) for each in baseline.campaigns.rows] == expected
+
+
+@virtual_time
+async def test_an_import_has_the_numbers_of_its_last_run_and_the_prediction_of_all(tmp_path: Path) -> None:
+    ledger, judged = Store(tmp_path / "a.ledger", inline=True), Exclusions(["b.example"], kind="gate")
+    judged.figures = {"gate_rows": 4, "gate_unknown": 1}
+    rows = [{"email": "ann@a.example"}, {"email": "bo@b.example"}, {"email": "cy@b.example"}]
+    for exclude in (judged, Exclusions(["a.example"])):
+        await client(Script(added())).contacts.create_many(rows, ledger=ledger, duplicates="overwrite", exclude=exclude)
+    (found,) = read_imports([ledger])
+    assert (found.excluded, found.held, found.gated, found.predicted) == (1, 0, 0, 0.25)

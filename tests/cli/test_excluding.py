@@ -98,7 +98,7 @@ def test_the_lists_of_the_configuration_file_apply_to_every_import(served: Serve
 
 @pytest.mark.usefixtures("lists")
 def test_a_contact_on_a_list_of_the_configuration_file_is_not_created(served: Served) -> None:
-    (file := served.folder / "outreach.toml").write_text('exclude = ["blocked.txt"]\n')
+    (file := served.folder / "outreach.toml").write_text('exclude = ["domains.csv", "blocked.txt"]\n')
     file.chmod(0o600)
     own = (*served.options, "--config", str(file))
     refused = served("contacts", "create", "--email", "ann@X.example", *own)

@@ -67,6 +67,13 @@ def test_a_dry_run_judges_as_the_run_does(shell: Shell, tmp_path: Path) -> None:
     assert "got 3 of 6 (50%: 1 invalid, 1 disposable, 1 role)" in stopped.err
 
 
+def test_a_dry_run_with_a_ledger_counts_what_the_gate_withholds(shell: Shell, tmp_path: Path) -> None:
+    path, ledger = save_contacts(tmp_path, "email\nann@mx.example\nbo@\n"), ("--ledger", str(tmp_path / "a.ledger"))
+    done = shell("import", path, *DRY, "--workspace", "space_1", *ledger, "--changed", "ignore", "--gate", "--json")
+    counts = json.loads(done.out.splitlines()[-1])["ledger"]
+    assert (counts["new"], counts["excluded"], counts["gated"]) == (1, 1, 1)
+
+
 def test_addresses_that_have_bounced_are_bad(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("E-mail\nANN@mx.example\n", encoding="utf-8")
     bounces = ("--bounced", str(tmp_path / "old.csv"))

@@ -46,6 +46,7 @@ def test_a_group_of_workspaces_holds_and_a_dry_run_says_so_before(agency: Served
     assert (group["reason"], group["examples"][0]["email"]) == ("held by acme since ... until ...", "ann@x.example")
     assert (dry["outcomes"]["excluded"], dry["outcomes"]["not_applied"], dry["ledger"]["held"]) == (1, 1, 1)
     assert [row["status"] for row in read_results(Path("results.csv"))] == ["excluded", "not_applied"]
+    assert "1 of 2 rows can be sent; nothing was created" in agency("import", *hold, "--dry-run").out
     assert not Path("bolt.ledger.hold-lock").exists()
     done = agency("import", *hold)
     assert (done.code, done.out.splitlines()[-1]) == (0, "ledger: 1 new, 1 excluded, 1 held")

@@ -76,6 +76,20 @@ async def test_a_person_on_a_list_is_refused_by_the_list_of_now_before_asking(se
     assert [contact["status"] for contact in answer["contacts"]] == ["added", "added"]
 
 
+async def test_a_list_that_changes_while_the_person_is_asked_counts(service: FakeService, tmp_path: Path) -> None:
+    (path := tmp_path / "blocked.txt").write_text("cy@a.example\n")
+
+    class Slow(Person):
+        async def answer(self, context: object, params: Any) -> Any:
+            path.write_text("bob@a.example\n")
+            return await super().answer(context, params)
+
+    person, call = Slow(create=True), {"workspace": "space_1", "contacts": [ANN, BOB]}
+    async with assisted(service, allow_writes=["space_1"], exclude=[path]) as server, connected(server, person) as assistant:
+        answer = await assistant.ask("create_contacts", **call)
+    assert [contact["status"] for contact in answer["contacts"]] == ["added", "excluded"]
+
+
 async def test_a_server_that_cannot_use_a_list_does_not_start(service: FakeService, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"none\.txt"):
         async with assisted(service, allow_writes=["space_1"], exclude=[tmp_path / "none.txt"]):
