@@ -104,10 +104,10 @@ Python over httpx: see `outreach_async.transport`.
 A profile (`--profile NAME`, or `load_config(profile=...)`) replaces values
 of the file. If it has its own `base_url`, it inherits only `backend`,
 `timeout` and `exclude`: keys, rates and workspaces belong to the service
-at the other address. Its `workspaces` replace all others. The lists of
-`exclude` are relative to the folder of the file. `--exclude` adds others;
-in Python, pass
-`exclude=[read_exclusions(path) for path in config.exclude] or None`.
+at the other address. Its `workspaces` replace all others. Its lists of
+`exclude`, and those of `--exclude`, are added to the file's; in Python,
+pass `exclude=[read_exclusions(path) for path in config.exclude] or None`.
+Their paths are relative to the folder of the file.
 
 Keys
 ----

@@ -66,7 +66,9 @@ def read_document(path: Path, profile: str | None, content: Mapping[str, Any]) -
             values = {name: value for name, value in values.items() if name not in _OF_SERVICE}
         if "workspaces" in own:
             values.pop("workspace", None)
-        values |= own
+        # Whoever may not be written to, may not be written to by any profile.
+        lists = dict.fromkeys([*values.get("exclude", ()), *own.get("exclude", ())])
+        values |= {**own, "exclude": (*lists,)} if lists else own
     try:
         Config(path=path, **values).find(*values.get("workspace", ()))
     except InvalidRequest as error:

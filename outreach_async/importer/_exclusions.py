@@ -109,7 +109,9 @@ def _read_key(path: str | Path) -> bytes | None:
     with translate_read_errors(str(place)):
         key = place.read_bytes().strip() if place.exists() else None
     if key == b"":
-        raise InvalidRequest(f"{place}: expected the key of the list, got a blank file; restore it")
+        has_marks = Path(path).exists() and Path(path).stat().st_size > 0
+        remedy = "restore it" if has_marks else "delete it, because the list has no marks yet"
+        raise InvalidRequest(f"{place}: expected the key of the list, got a blank file; {remedy}")
     if key is not None and Path(path).exists():  # with another key, the list would exclude nobody
         with translate_read_errors(str(path)), Path(path).open("rb") as file:
             line = file.readline().decode(errors="replace").strip()

@@ -81,11 +81,11 @@ def test_an_import_with_a_list_that_cannot_be_used_sends_nothing(served: Served,
 def test_the_lists_of_the_configuration_file_apply_to_every_import(served: Served, lists: tuple[str, ...]) -> None:
     folder = served.folder
     (file := folder / "outreach.toml").write_text(
-        'exclude = "blocked.txt"\n[profile.all]\nexclude = ["blocked.txt", "domains.csv"]\n'
+        'exclude = "blocked.txt"\n[profile.all]\nexclude = ["domains.csv"]\n[profile.none]\nexclude = []\n'
     )
     file.chmod(0o600)
     people = served.save(PEOPLE)
-    for more, excluded in ((), 2), (lists[2:], 3), (("--profile", "all"), 3):
+    for more, excluded in ((), 2), (lists[2:], 3), (("--profile", "all"), 3), (("--profile", "none"), 2):
         own = ("--config", str(file), *more, "--dry-run")
         assert served.json("import", people, *served.options, *own)[1]["outcomes"]["excluded"] == excluded
     shown: Any = served.json("config", "show", "--config", str(file), "--profile", "all")[1]["values"]["exclude"]

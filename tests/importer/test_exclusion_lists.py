@@ -192,6 +192,15 @@ def test_a_list_with_a_blank_or_no_key_gets_no_marks(tmp_path: Path) -> None:
             act()
 
 
+def test_a_blank_key_without_marks_may_be_deleted(tmp_path: Path) -> None:
+    path, key = tmp_path / "list.txt", tmp_path / "list.txt.key"
+    key.touch()  # as a process leaves it that is killed before it has written the key
+    with pytest.raises(InvalidRequest, match="got a blank file; delete it, because the list has no marks yet"):
+        add_exclusions(path, ROWS[:1])
+    key.unlink()
+    assert add_exclusions(path, ROWS[:1]) == 1
+
+
 def test_only_emails_are_added(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="expected e-mails, got a text that is none; correct it"):
         add_exclusions(tmp_path / "list.txt", ["ann@x.example", "acme.example"])
