@@ -233,6 +233,9 @@ class _PartsRun:
             show_progress(self.screen, "Checking", self.made.rows) as show,
         ):
 
+            def look(done: int, total: int) -> None:
+                show(self.made.rows, f"{done:,} of {total:,} domains looked up")
+
             def tell(file: MappedFile, found: RowOutcome) -> None:
                 self.failed.file = file
                 self.failed.add(found)
@@ -244,7 +247,7 @@ class _PartsRun:
                 workspace=workspace,
                 list_campaigns=list_campaigns,
                 exclude=self.exclude,
-                gate=gate,
+                gate=gate and attrs.evolve(gate, on_look_up=look),
                 on_unsent=tell if self.settings["dry_run"] else None,
                 on_progress=lambda rows: show(rows, f"{rows:,} rows"),
                 on_finding=add_finding if path else None,

@@ -501,7 +501,10 @@ async def _check_rows(
             on_unsent=on_unsent,
             on_progress=show,
             on_finding=findings if run.findings else None,
-            gate=run.gate,
+            gate=run.gate
+            and attrs.evolve(
+                run.gate, on_look_up=lambda done, total: bar(preflight.rows, f"{done:,} of {total:,} domains looked up")
+            ),
         )
         await mapped.check(preflight)
         show(preflight.rows)

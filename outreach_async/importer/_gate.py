@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -146,6 +147,8 @@ class Gate:
         bounced: Lists of addresses that have bounced.
         deadline: Seconds for all look-ups; one takes at most 5, and is
             repeated once. A domain without an answer is unknown.
+        on_look_up: Function that receives the number of domains that have
+            been looked up, and of all.
 
     Raises:
         InvalidRequest: `mx` needs the extra `gate`, or is not valid.
@@ -161,11 +164,12 @@ class Gate:
     mx: bool | str = False
     bounced: Sequence[Exclusions] = ()
     deadline: float | None = 300.0
+    on_look_up: Callable[[int, int], object] | None = attrs.field(default=None, eq=False, repr=False)
     _resolver: Any = attrs.field(init=False, eq=False, repr=False)
 
     @_resolver.default
     def _create_resolver(self) -> Resolver | None:  # before a large file is read
-        require_types(Gate, {"mx": self.mx, "bounced": self.bounced, "deadline": self.deadline})
+        require_types(Gate, {name: getattr(self, name) for name in ("mx", "bounced", "deadline", "on_look_up")})
         require_seconds("deadline", self.deadline)
         if self.mx is False:
             return None
@@ -211,7 +215,7 @@ class Gate:
         invalid, domains, servers = await anyio.to_thread.run_sync(_find_invalid, listed)
         looked_up, why_not = "", "not looked up: pass mx=True (--gate=mx)"
         if self._resolver is not None:
-            looked_up = await _look_up(self._resolver, servers, self.deadline)
+            looked_up = await _look_up(self._resolver, servers, self.deadline, self.on_look_up or (lambda *_: None))
             why_not = f"the look-up failed: the resolver finds no mail server of {_CONTROL}"
         verdicts, name = [*map(read_verdict, words)] or [""] * len(listed), f"column {column!r}"
         told = f"{name}, verdicts on {len(listed) - verdicts.count(''):,} of {format_count(len(listed), 'row')}"
@@ -314,16 +318,20 @@ def _load(module: str, name: str) -> set[str]:
     return getattr(import_module(module), name) if find_spec(module) else set()
 
 
-async def _look_up(resolver: Resolver, servers: dict[str, bool | None], deadline: float | None) -> str:
+async def _look_up(
+    resolver: Resolver, servers: dict[str, bool | None], deadline: float | None, tell: Callable[[int, int], object]
+) -> str:
     """Find out which domains have a mail server, and return how; nothing if the resolver knows no domain."""
     if servers and not await _find_mail_server(resolver, _CONTROL):
         return ""
-    domains, started_at = iter([*servers]), f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"
+    domains, done, started_at = iter([*servers]), count(1), f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"
 
     async def work() -> None:
         for domain in domains:
             servers[domain] = await _find_mail_server(resolver, domain)
+            tell(next(done), len(servers))
 
+    tell(0, len(servers))
     with anyio.move_on_after(deadline):
         async with anyio.create_task_group() as group:
             for _ in range(_MAX_LOOK_UPS):

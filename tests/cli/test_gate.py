@@ -84,11 +84,12 @@ def test_addresses_that_have_bounced_are_bad(shell: Shell, tmp_path: Path) -> No
     assert "--bounced: needs --gate; add --gate, or omit --bounced." in shell("import", "x.csv", *DRY, *bounces).err
 
 
-def test_a_list_without_any_risk_takes_one_line(shell: Shell, tmp_path: Path) -> None:
-    (tmp_path / "old.txt").write_text("bo@mx.example\n", encoding="utf-8")
+@pytest.mark.parametrize("more", [(), ("--processes", "2")], ids=["one process", "processes"])
+def test_a_list_without_any_risk_takes_one_line(served: Served, more: tuple[str, ...]) -> None:
+    (served.folder / "old.txt").write_text("bo@mx.example\n", encoding="utf-8")
     with NameServer() as server:
-        options = ("--gate", f"mx@{server.address}", "--bounced", str(tmp_path / "old.txt"))
-        done = shell("import", save_contacts(tmp_path, "email,Email Status\nann@mx.example,valid\n"), *DRY, *options)
+        options = ("--gate", f"mx@{server.address}", "--bounced", str(served.folder / "old.txt"), "--dry-run", *more)
+        done = served("import", served.save("email,Email Status\nann@mx.example,valid\n"), *served.options, *options)
     assert [line for line in done.out.splitlines() if "gate" in line or "unknown" in line] == [
         "gate: 0 of 1 rows are risky (0%), and 0 of them are not sent; 0% of the others may bounce, as far as is known"
     ]

@@ -80,6 +80,13 @@ async def test_each_domain_is_looked_up_once(server: NameServer) -> None:
     assert server.questions == {("gmail.com", "MX"): 1, ("mx.example", "MX"): 1}
 
 
+async def test_the_progress_of_the_look_ups_is_told(server: NameServer) -> None:
+    told: list[tuple[int, int]] = []
+    gate = Gate(mx=server.address, on_look_up=lambda done, total: told.append((done, total)))
+    await gate.assess([f"ann@{domain}.example" for domain in ("mx", "none", "servfail")])
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
 async def test_a_resolver_that_denies_every_domain_makes_nobody_risky() -> None:
     with NameServer({}) as hermetic:
         report = await look_up(hermetic, "mx.example")
