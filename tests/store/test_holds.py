@@ -179,6 +179,7 @@ async def test_a_domain_holds_on_request_but_not_that_of_a_provider(agency: Agen
     await agency.send("a", rows[::2])
     assert await agency.hold("b", rows[1::2], hold_domains=True) == [f"acme.example is {HELD}", "added"]
     assert await agency.hold("b", rows[:2], hold_domains=True) == [HELD, f"acme.example is {HELD}"]
+    assert await agency.hold("b", [{"email": "cy@ACME.Example"}], hold_domains=True) == [f"acme.example is {HELD}"]
     assert await agency.hold("b", rows[1:2]) == ["added"]
     both = [{"email": "cy@bolt.example"}, {"email": "di@bolt.example"}]
     others = [{"email": f"{name}@bolt.example", "campaign": "Spring"} for name in ("di", "ed")]
