@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final
 
 _AT_SIGN_FORMS: Final = dict.fromkeys((0xFE6B, 0xFF20), "@")
@@ -35,6 +36,22 @@ def contact_key(email: str) -> str:
 def hash_contact(email: str) -> int:
     """Return a hash of the contact key, for sets of millions of people. It differs from process to process."""
     return hash(contact_key(email))
+
+
+@lru_cache(maxsize=4096)
+def domain_key(domain: str) -> str:
+    """Return a domain in the spelling in which domains are compared."""
+    domain = domain.strip().lower().replace(_IDEOGRAPHIC_FULL_STOP, ".").removesuffix(".")
+    if domain.isascii() and "xn--" not in domain:
+        return domain
+    return unicodedata.normalize("NFKC", ".".join(map(_read_label, domain.split(".")))).lower()
+
+
+def _read_label(label: str) -> str:
+    try:
+        return label[4:].encode("ascii").decode("punycode") if label.startswith("xn--") else label
+    except UnicodeError:
+        return label
 
 
 def order_key(email: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -15,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from outreach_async._core.arguments import require_types, show_name, type_name
-from outreach_async.bulk._contact_keys import contact_key
+from outreach_async.bulk._contact_keys import contact_key, domain_key
 from outreach_async.errors import INVISIBLE, Excluded, InvalidRequest, format_count
 
 _NAMED: Final = re.compile(r"[^<>]*<([^<>]*)>")  # Ann <ann@x.example>
@@ -94,7 +93,7 @@ class Exclusions:
         """
         given: object = entry
         text = _clean(given) if isinstance(given, str) else ""
-        domain = "" if "@" in text[1:] else _domain_key(text.removeprefix("@").lower().removeprefix("www."))
+        domain = "" if "@" in text[1:] else domain_key(text.removeprefix("@").lower().removeprefix("www."))
         if _DIGEST.fullmatch(text):
             if self._key is None:
                 raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got a mark; pass the key of the list as key=")
@@ -186,23 +185,7 @@ def _clean(text: str) -> str:
 def _spell(key: str) -> str:
     """Return a contact key with its domain in the spelling in which domains are compared."""
     local, at, domain = key.rpartition("@")
-    return f"{local}{at}{_domain_key(domain)}"
-
-
-@lru_cache(maxsize=4096)
-def _domain_key(domain: str) -> str:
-    """Return a domain in the spelling in which domains are compared."""
-    domain = domain.strip().lower().replace("\u3002", ".").removesuffix(".")
-    if domain.isascii() and "xn--" not in domain:
-        return domain
-    return unicodedata.normalize("NFKC", ".".join(map(_decode_label, domain.split(".")))).lower()
-
-
-def _decode_label(label: str) -> str:
-    try:
-        return label[4:].encode("ascii").decode("punycode") if label.startswith("xn--") else label
-    except UnicodeError:
-        return label
+    return f"{local}{at}{domain_key(domain)}"
 
 
 _encode: Final = methodcaller("encode", "utf-8", "surrogatepass")

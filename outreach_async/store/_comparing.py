@@ -23,7 +23,7 @@ import msgspec
 from outreach_async._core.operations import ContactRequests, CopyDetector, RequestDefaults
 from outreach_async._wire_words import Outcome
 from outreach_async.bulk._cells import count_kept
-from outreach_async.bulk._contact_keys import contact_key, hash_contact, order_keys
+from outreach_async.bulk._contact_keys import contact_key, domain_key, hash_contact, order_keys
 from outreach_async.bulk._exclusions import Finder, find_error
 from outreach_async.bulk._outcomes import (
     ContactOutcome,
@@ -385,7 +385,7 @@ class Comparer:
         """Return the rows that are about to be sent as the columns of their table, numbered from `first`; see `sent`."""
         start, rows = start_domains(self._entries.header.secret), list[tuple[int, ...]]()
         for number, (row, key, digest, *_) in enumerate(self.marked, first):
-            domain = contact_key(row.email).rpartition("@")[2].encode(errors="surrogatepass")
+            domain = domain_key(row.email.rpartition("@")[2]).encode(errors="surrogatepass")
             rows.append((number, key, digest, self.targets[row.target], hash_domain(start, domain)))
         return msgspec.json.encode(rows).decode()
 
@@ -491,13 +491,11 @@ class Comparer:
         return unsent_outcome(row.index, row.original, Outcome.EXCLUDED, held, target=row.target)
 
     def withdraw(self, held: Mapping[int, Excluded]) -> dict[int, ContactOutcome]:
-        """Leave out marked rows that turn out to be held, by their index. Return their outcomes."""
-        withdrawn = [each for each in self.marked if each.row.index in held]
-        for row, *_, change, _ in withdrawn:
-            setattr(self.counts, change.value, getattr(self.counts, change.value) - 1)
-            self.counts.kept -= count_kept(row.original, self._width) if change is RowChange.CHANGED else 0
+        """Leave out new rows that turn out to be held, by their index. Return their outcomes."""
+        withdrawn = [each.row for each in self.marked if each.row.index in held]
+        self.counts.new -= len(withdrawn)
         self.marked = [each for each in self.marked if each.row.index not in held]
-        return {each.row.index: self._hold(each.row, held[each.row.index]) for each in withdrawn}
+        return {row.index: self._hold(row, held[row.index]) for row in withdrawn}
 
     def _remember(self, key: int, digest: int) -> None:
         """Remember a row that is sent: later rows are compared with the values that it gives to contacts with entries."""

@@ -21,7 +21,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from outreach_async._core.arguments import require_float, type_name
 from outreach_async._files.objects import is_url
-from outreach_async.bulk._contact_keys import contact_key
+from outreach_async.bulk._contact_keys import contact_key, domain_key
 from outreach_async.bulk._rows import ParsedRow
 from outreach_async.errors import Excluded, InvalidRequest, JournalError
 from outreach_async.models import Target
@@ -188,8 +188,8 @@ _Person: TypeAlias = tuple[bytes, bytes, bytes]
 
 def _person_of(row: ParsedRow) -> _Person:
     key = contact_key(row.email)
-    text = key.encode(errors="surrogatepass")
-    return text if key == row.key else row.key.encode(errors="surrogatepass"), text, text.rpartition(b"@")[2]
+    text, domain = key.encode(errors="surrogatepass"), domain_key(key.rpartition("@")[2]).encode(errors="surrogatepass")
+    return text if key == row.key else row.key.encode(errors="surrogatepass"), text, domain
 
 
 def _hash_contact(start: Any, person: _Person) -> int:

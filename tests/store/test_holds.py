@@ -180,6 +180,9 @@ async def test_a_domain_holds_on_request_but_not_that_of_a_provider(agency: Agen
     assert await agency.hold("b", rows[1::2], hold_domains=True) == [f"acme.example is {HELD}", "added"]
     assert await agency.hold("b", rows[:2], hold_domains=True) == [HELD, f"acme.example is {HELD}"]
     assert await agency.hold("b", [{"email": "cy@ACME.Example"}], hold_domains=True) == [f"acme.example is {HELD}"]
+    idn = [{"email": f"ann@{domain}"} for domain in ("b\u00fccher.example", "xn--bcher-kva.example.")]
+    await agency.send("a", idn[:1])
+    assert await agency.hold("b", idn[1:], hold_domains=True) == [f"b\u00fccher.example is {HELD}"]
     assert await agency.hold("b", rows[1:2]) == ["added"]
     both = [{"email": "cy@bolt.example"}, {"email": "di@bolt.example"}]
     others = [{"email": f"{name}@bolt.example", "campaign": "Spring"} for name in ("di", "ed")]
