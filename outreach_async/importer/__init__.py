@@ -66,8 +66,8 @@ than 1 MiB, or a Parquet file that unpacks to 64 MiB and 200 times its
 size.
 
 A file is opened once: if another file replaces it, its own bytes are still
-read. If its bytes change, every later read raises `InvalidRequest`, so
-rows of two versions are never mixed.
+read. If its size or its modification time changes, every later read
+raises `InvalidRequest`, so that rows of two versions are not mixed.
 
 A row is a mapping that `create_many` accepts, with `line` and `cells`;
 `blank="clear"` clears the fields of blank cells. A line that does not

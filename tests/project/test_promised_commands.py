@@ -327,7 +327,7 @@ def keys_of_a_file_for_another_address(_: Desk, served: Served, monkeypatch: pyt
 
 @promise(
     "outreach_async/importer/__init__.py",
-    "If its bytes change, every later read raises `InvalidRequest`, so rows of two versions are never mixed.",
+    "If its size or its modification time changes, every later read raises `InvalidRequest`",
 )
 async def a_file_that_changes_after_its_check_with_a_journal(desk: Desk) -> None:
     path, text = desk.folder / "people.csv", "email\n" + "".join(f"{each['email']}\n" for each in people(50))
