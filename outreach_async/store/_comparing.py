@@ -58,8 +58,6 @@ from outreach_async.store._store import Comparison, Store, read_clock
 
 _SIMILAR_MASK: Final = -1 << SIMILAR_BITS
 _CONTACT_MASK: Final = -1 << CAMPAIGN_BITS
-_CAMPAIGN_SHIFT: Final = 64 - CAMPAIGN_BITS
-"""Multiplying by a random number of the campaign, and keeping the upper bits of 64, is a universal hash."""
 _HASH_SIZE: Final = 8
 _EXTRA_BITS: Final = 8 * _HASH_SIZE - DIGEST_BITS
 _NO_NUMBER: Final = -1  # of a target of which the ledger has no entries
@@ -235,12 +233,12 @@ def _hash_each(texts: Sequence[str], pairs: Sequence[tuple[Any, int]]) -> Sequen
 
 
 KeyStart: TypeAlias = tuple[Any, int]
-"""The hash of a target's workspace, with which keys begin, and the number of its campaign."""
+"""The hash of a target's workspace, with which keys begin, and the last bits of its number, with which they end."""
 
 
-def start_keys(secret: bytes, target: Target) -> KeyStart:
-    salt = blake2b(msgspec.json.encode(target.campaign), key=secret, digest_size=_HASH_SIZE).digest()
-    return start_contacts(secret, target.workspace), int.from_bytes(salt) | 1
+def start_keys(secret: bytes, target: Target, number: int) -> KeyStart:
+    """Return the start of the keys of a target, which has a number in the ledger."""
+    return start_contacts(secret, target.workspace), number & ~_CONTACT_MASK
 
 
 def hash_keys(emails: Sequence[str], pairs: Sequence[KeyStart]) -> list[int]:
@@ -248,14 +246,11 @@ def hash_keys(emails: Sequence[str], pairs: Sequence[KeyStart]) -> list[int]:
     similar = order_keys(emails)
     groups = _hash_each(similar, pairs)
     if similar is emails:  # most addresses are their own keys
-        return [
-            each & _CONTACT_MASK | each * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
-            for each, (_, salt) in zip(groups, pairs, strict=True)
-        ]
+        return [each & _CONTACT_MASK | number for each, (_, number) in zip(groups, pairs, strict=True)]
     contacts = _hash_each([*map(contact_key, emails)], pairs)
     return [
-        group & _SIMILAR_MASK | contact & _CONTACT_MASK & ~_SIMILAR_MASK | contact * salt >> _CAMPAIGN_SHIFT & ~_CONTACT_MASK
-        for group, contact, (_, salt) in zip(groups, contacts, pairs, strict=True)
+        group & _SIMILAR_MASK | contact & _CONTACT_MASK & ~_SIMILAR_MASK | number
+        for group, contact, (_, number) in zip(groups, contacts, pairs, strict=True)
     ]
 
 
@@ -378,8 +373,14 @@ class Comparer:
         return hash_keys(emails, [self._key_starts.get(target) or self._start_keys(target) for target in targets])
 
     def _start_keys(self, target: Target) -> KeyStart:
-        self._key_starts[target] = starts = start_keys(self._entries.header.secret, target)
+        number = 0 if target is _NO_TARGET else self._number(target)
+        self._key_starts[target] = starts = start_keys(self._entries.header.secret, target, number)
         return starts
+
+    def _number(self, target: Target) -> int:
+        if target not in self.targets:  # the numbers of the ledger may have gaps: a target is recorded when a row of it is marked
+            self.targets[target] = max(self.targets.values(), default=0) + 1
+        return self.targets[target]
 
     def encode_marked(self, first: int) -> str:
         """Return the rows that are about to be sent as the columns of their table, numbered from `first`; see `sent`."""
@@ -446,8 +447,7 @@ class Comparer:
 
     def _name(self, target: Target) -> None:
         self._named.add(target)
-        if target not in self.targets:  # the numbers of the ledger may have gaps: a target is recorded when a row of it is marked
-            self.targets[target] = max(self.targets.values(), default=0) + 1
+        self._number(target)
 
     def _count_unchanged(self, target: Target, rows: int) -> None:
         self.counts.unchanged += rows

@@ -232,7 +232,7 @@ class _Found:
         if "ledger" in self._metadata:
             self._header = header = LedgerHeader.from_metadata(self._metadata)
             texts = [*dict.fromkeys((*emails, *self._keys))]
-            starts = [start_keys(header.secret, target) for target in records.read_recorded_targets(db).values()]
+            starts = [start_keys(header.secret, target, number) for number, target in records.read_recorded_targets(db).items()]
             chosen = records.to_json([key for start in starts for key in hash_keys(texts, [start] * len(texts))])
             self._rows = {seq for (seq,) in db.execute(f"SELECT seq FROM sent WHERE key {_IN}", (chosen,))}  # noqa: S608 - our text
             found = db.execute(f"SELECT target, id_1, id_2 FROM entry WHERE key {_IN}", (chosen,))  # noqa: S608 - our text

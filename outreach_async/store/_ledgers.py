@@ -49,7 +49,7 @@ from outreach_async.store._writer import Database, JournalWriter, Transaction, c
 T = TypeVar("T")
 
 CAMPAIGN_BITS: Final = 16
-"""The last bits of a key depend on the campaign too. The others are those of the contact, so its entries are neighbours."""
+"""The last bits of a key are those of the number of its target. The others are of the contact, so its entries are neighbours."""
 SIMILAR_BITS: Final = 32
 """The first half of a key is the same for all e-mails that a service may treat as equal, so their contacts are neighbours too."""
 TARGET_BITS: Final = 20
@@ -255,7 +255,7 @@ class LedgerEntries:
         known, known_target = check >> TARGET_BITS, check & MAX_TARGET
         if known == UNCERTAIN:
             return RowChange.UNCERTAIN
-        if known_target != target:  # two campaigns have the same 16 bits for this contact
+        if known_target != target:  # the numbers of two campaigns have the same 16 bits
             return RowChange.NEW
         if known != digest:
             return RowChange.CHANGED

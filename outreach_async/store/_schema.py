@@ -46,7 +46,7 @@ from outreach_async._wire_words import ID_PREFIXES, Outcome
 
 APPLICATION_ID: Final = 0x4F41424A  # "OABJ": outreach_async, bulk journal
 LEDGER_ID: Final = 0x4F41424C  # "OABL": outreach_async, bulk ledger
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 
 DIGEST_BITS: Final = 42
 OUT_OF_DATE: Final = 1 << DIGEST_BITS

@@ -48,6 +48,7 @@ from outreach_async.fake import FakeService, FakeTransport, faults
 from outreach_async.hooks import Event, RowEnded
 from outreach_async.store import Changed, Store
 from outreach_async.store._records import read_metadata
+from outreach_async.store._schema import FORMAT_VERSION
 from outreach_async.sync import CallerRows
 
 pytestmark = virtual_time
@@ -490,6 +491,13 @@ async def test_a_campaign_that_does_not_exist_is_no_target_of_the_ledger(fake: F
     rows = [{**ANN, "campaign": "Spring"}, {**BO, "campaign": "Nowhere"}, 7]
     assert statuses(await run(fake, file, rows)) == ["added", "rejected", "rejected"]
     assert file.contacts().targets == {(SPACE, None): 0, (SPACE, campaign): 1}
+
+
+async def test_a_contact_in_many_campaigns_is_unchanged_in_each(fake: FakeService, file: Store) -> None:
+    rows = [{**ANN, "campaign": fake.add_campaign(SPACE, name=f"c{number}")} for number in range(800)]
+    await run(fake, file, rows)
+    _, again = await run(fake, file, [*rows, BO])
+    assert (again.outcomes[Outcome.UNCHANGED], again.outcomes[Outcome.ADDED]) == (800, 1)
 
 
 async def test_another_owner_key_leaves_rows_unchanged_until_all_are_sent(fake: FakeService, file: Store) -> None:
@@ -1057,7 +1065,7 @@ async def test_a_ledger_of_a_newer_version_or_another_service_is_refused(fake: F
     with pytest.raises(InvalidRequest, match=r"belongs to the service at None, not to that at https://api.example"):
         await run(elsewhere, file, [ANN])
     path = Path(file.location)
-    for version, word in ((3, "newer"), (1, "older")):
+    for version, word in ((FORMAT_VERSION + 1, "newer"), (FORMAT_VERSION - 1, "older")):
         execute(path, f"PRAGMA user_version = {version}")
         before = read(path)
         with pytest.raises(InvalidRequest, match=f"was written by an? {word} version of this library"):

@@ -22,7 +22,7 @@ from outreach_async.parts import find_part
 from outreach_async.store import stores_in
 
 STORED = Path(__file__).parents[1] / "stored"
-VERSIONS = ["2"]
+VERSIONS = ["3"]
 """The versions that can be read."""
 
 
@@ -96,8 +96,9 @@ def test_a_folder_of_parts_is_read(stored: Path) -> None:
     assert find_part(stored / "parts", name, report.fingerprint) is not None
 
 
-def test_files_of_an_older_format_are_refused_as_older_and_left_as_they_are(tmp_path: Path) -> None:
-    folder = unpack(STORED / "1", tmp_path)
+@pytest.mark.parametrize("version", ["1", "2"])
+def test_files_of_an_older_format_are_refused_as_older_and_left_as_they_are(version: str, tmp_path: Path) -> None:
+    folder = unpack(STORED / version, tmp_path)
     for name, kind in ("journal", "journal"), ("ledger", "ledger"):
         before = (folder / name).read_bytes()
         for read in (Store(folder / name).report, Store(folder / name).contacts)[kind == "ledger" :]:

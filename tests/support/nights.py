@@ -40,8 +40,7 @@ from outreach_async.bulk._source import freeze
 from outreach_async.errors import InvalidRequest, JournalError, TransportError
 from outreach_async.fake import Behaviour
 from outreach_async.store import Store
-from outreach_async.store._ledgers import LedgerHeader, LedgerMedium, new_ledger
-from outreach_async.store._sqlite import create_file
+from outreach_async.store._ledgers import LedgerMedium
 from outreach_async.store._writer import Database, Transaction
 from outreach_async.testing import VirtualTime
 
@@ -86,8 +85,6 @@ class Row(NamedTuple):
 
 Trouble = Literal["ok", "lost before", "lost after", "delayed", "refused", "500 after", "rejected"]
 TROUBLE: Final[Sequence[Trouble]] = ("lost before", "lost after", "delayed", "refused", "500 after", "rejected")
-SECRET: Final = bytes(32)
-"""The secret of each ledger: it gives each contact of the tests another key in each campaign."""
 CITY: Final = "city"
 DAY: Final = 86400.0
 LIFE: Final = 90.0
@@ -276,17 +273,9 @@ class MortalMedium:
         return done
 
     def open(self, address: str | None) -> Any:
-        database = self._call("open", self._open, address)
+        database = self._call("open", self._medium.open, address)
         self._process.writers.append(database)
         return MortalDatabase(database, self._process)
-
-    def _open(self, address: str | None) -> Database:
-        # A new ledger has a random secret. With one in 65,536 of them, a contact has the same key in two campaigns, and one of
-        # its rows is sent every night. With a fixed secret, a night repeats exactly.
-        path = Path(self._medium.name)
-        if not path.exists() and not path.with_name(f"{path.name}.last-run").exists():
-            create_file(str(path), {**new_ledger(address), "ledger": LedgerHeader(address, SECRET).to_metadata()}, None)
-        return self._medium.open(address)
 
 
 @attrs.define(eq=False, repr=False, slots=False)

@@ -1,6 +1,6 @@
 """Write a file of every stored format of this version, to be read by tests of all later versions.
 
-Run: python -m tools.stored_files tests/stored/2
+Run: python -m tools.stored_files tests/stored/3
 
 Each file is compressed. When the version of a format changes, write a new folder, and keep the old ones.
 """
