@@ -436,7 +436,7 @@ def _is_in_journal(run: ImportRun, report: JournalReport, keeps: Sequence[str]) 
         return False
     if keeps or run.findings or run.gate:
         flag = "--keep" if keeps else "--findings" if run.findings else "--gate"
-        remedy = "pass the same rows to standard input again, or omit the option"
+        remedy = "pass the same rows to standard input again" + (", or omit the option" if flag != "--gate" else "")
         raise click.UsageError(f"{flag}: {run.journal} contains the fields of each row, but not its columns; {remedy}.")
     return True
 
