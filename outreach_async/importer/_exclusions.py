@@ -20,6 +20,7 @@ from outreach_async.importer._formats import detect_by_content, open_file
 from outreach_async.importer._known_exports import fold_name
 from outreach_async.importer._mapping import is_address
 from outreach_async.importer._source import ByteSource, open_text, read_lines, translate_read_errors
+from outreach_async.importer._table import read_records
 
 _ADDRESSES: Final = re.compile(r"""[^\s<>()\[\],;:|"]+@[^\s<>()\[\],;:|"=']+""")
 _DOMAINS: Final = frozenset({"domain", "domains", "emaildomain", "companydomain", "domaine", "dominio", "domane", "domein"})
@@ -41,8 +42,9 @@ def read_exclusions(path: str | Path) -> Exclusions:
 
     Raises:
         InvalidRequest: The list or its key cannot be read, the key is that
-            of another list, a line is none of these, or a workbook has
-            several sheets. A list without any entry is refused, too.
+            of another list, a line is none of these, a cell has several
+            values or an error, or a workbook has several sheets. A list
+            without any entry is refused, too.
 
     Example:
         ```python
@@ -168,10 +170,15 @@ def _read_table(source: ByteSource, header_row: int | None, *, every_address: bo
         raise InvalidRequest(
             f"{source.name}: expected an e-mail or a domain, or a column named E-mail or Domain, {got}; correct it"
         )
-    for line, cells, fault in table.records():
+    read, kinds = {*emails, *domains, *others}, getattr(table, "nested", {})  # of columns of Parquet that are not read
+    if lost := sorted(read & {*kinds}):
+        what = f"expected simple values in column {names[lost[0]]!r}, got {kinds[lost[0]]}"
+        raise InvalidRequest(f"{source.name}: {what}; export it as text")
+    for line, cells, odd in read_records(table):
         if cells and _COMMENT.match(cells[0]) and not any(map(str.strip, cells[1:])):
             continue
-        if fault is not None:
+        damaged = (change.message for at, change in odd.issues if change.damaged and at in read)
+        if (fault := odd.fault or next(damaged, None)) is not None:  # the person of the row would be written to
             raise InvalidRequest(f"{source.name}, {table.unit} {line}: {fault}")
         for text in (cells[at] for at in others if at < len(cells)):
             yield from ((f"{table.unit} {line}", each) for each in _ADDRESSES.findall(text))

@@ -86,6 +86,10 @@ def test_a_list_of_any_kind_is_read(tmp_path: Path, name: str) -> None:
         ("Email\n\nann(at)x.example\n", "line 3: expected an e-mail or a domain, got 'ann(at)x.example'; correct or remove it"),
         ("Email\n#N/A\n", "line 2: expected an e-mail or a domain, got '#N/A'; correct or remove it"),
         ('{"email": "ann@x.example"}\n{"email": \n', "line 2: "),
+        (
+            '{"email": "ann@x.example"}\n{"emails": ["bo@x.example"]}\n',
+            "line 2: expected a single value for the key 'emails', got an array; use a separate key per value",
+        ),
         ("a" * 64, "line 1: expected an e-mail or a domain, got a mark; restore its key {path}.key"),
         (
             "ann(at)x.example\nbo@x.example\n",
@@ -127,6 +131,13 @@ def test_a_workbook_with_a_sheet_that_would_not_be_read_is_refused(tmp_path: Pat
     with pytest.raises(
         InvalidRequest, match=r"list\.xlsx: expected one sheet, got others: 'B'; save each sheet as a list of its own"
     ):
+        read_exclusions(path)
+
+
+def test_a_column_of_several_addresses_a_row_is_refused_in_a_parquet_file(tmp_path: Path) -> None:
+    table = pytest.importorskip("pyarrow").table({"email": ["ann@x.example"], "other e-mails": [["bo@x.example"]]})
+    pytest.importorskip("pyarrow.parquet").write_table(table, path := tmp_path / "list.parquet")
+    with pytest.raises(InvalidRequest, match=r"column 'other e-mails', got list<element: string>; export it as text$"):
         read_exclusions(path)
 
 
