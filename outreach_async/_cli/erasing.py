@@ -162,14 +162,14 @@ def erase(
         sys.stderr.flush()
         if sys.stdin.readline().strip().casefold() not in {"y", "yes"}:
             raise click.ClickException("nothing was erased; answer y to erase")
-    record = _erase(_find(places), emails, dry_run=dry_run)
-    if not dry_run:
-        note_applied(f"erased from {format_count(len(record.removed), 'file')}")
-    if exclude is not None and not dry_run:
+    if exclude is not None and not dry_run:  # first, because an import may write to people whom no ledger knows any more
         try:
             add_exclusions(exclude, emails)
         except (OutreachError, OSError) as error:
-            record.left[str(exclude)], exclude = f"--and-exclude: {error}", None
+            raise click.ClickException(f"--and-exclude: {error}: nothing was erased") from error
+    record = _erase(_find(places), emails, dry_run=dry_run)
+    if not dry_run:
+        note_applied(f"erased from {format_count(len(record.removed), 'file')}")
     screen.print_result(_print(screen, record, emails, is_done=not dry_run))
     if exclude is not None and not dry_run:
         screen.print_line(f"Later imports exclude them with --exclude {exclude}")

@@ -188,7 +188,8 @@ what it would remove. Files of others, such as inputs, are listed and stay
 as they are: exit code 3 says that something is left. The record shows no
 whole address, and says what to write to the service, which keeps its own
 data. With `--and-exclude`, a list has keyed marks instead of addresses,
-and `import --exclude forgotten.txt` sends nothing to these people.
+before anything is erased, and `import --exclude forgotten.txt` sends
+nothing to these people.
 Backups, and versions that a bucket keeps, are yours to delete.
 
 Reports for clients

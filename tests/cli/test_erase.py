@@ -179,9 +179,15 @@ def test_the_people_are_excluded_from_later_imports(shell: Shell, folder: Path, 
     assert out.index("Erased: ") < out.index(f"--exclude {marks}")
     assert [*read_exclusions(marks).find([ANN, BO])] == [0]
     assert find_traces(tmp_path, ANN) == ["imports/people.csv"]
-    Path(f"{marks}.key").unlink()
-    code, record = shell.json("erase", ANN, "--path", str(folder / "run.db"), "--yes", "--and-exclude", str(marks))
-    assert (code, "--and-exclude: " in record["left"][0]["reason"]) == (3, True)
+
+
+def test_nothing_is_erased_of_people_who_cannot_be_excluded(shell: Shell, folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"{BO}\n", encoding="utf-8")
+    before = content_of(folder)
+    error = shell.refused("erase", ANN, "--path", str(folder), "--yes", "--and-exclude", str(tmp_path / "list.txt"))
+    assert "--and-exclude: " in error
+    assert "got none; pass another file: nothing was erased" in error
+    assert content_of(folder) == before
 
 
 def write_zip(path: Path) -> None:
