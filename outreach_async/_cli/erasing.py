@@ -104,7 +104,12 @@ def _erase(record: _Record, emails: Sequence[str], *, dry_run: bool) -> _Record:
         record.contacts |= found.contacts
         if found.problem:
             record.left[found.location] = found.problem
-    names = store.match_people(emails, [id_ for _, id_ in record.contacts])
+    names = store.match_people(emails, ids := [id_ for _, id_ in record.contacts])
+    part = re.compile("|".join(map(re.escape, {text.strip().lower() for text in (*emails, *ids)})))
+
+    def is_in(text: str) -> bool:  # in a database, no blank is between two texts
+        return names(text) or ("\0" in text and part.search(text.lower()) is not None)
+
     ours = {*record.stores, *(os.path.realpath(path) for path, is_history in record.files.items() if is_history)}
     for path, is_history in record.files.items():
         if re.sub("-(wal|shm|journal)$", "", os.path.realpath(path)) in ours and not is_history:
@@ -112,7 +117,7 @@ def _erase(record: _Record, emails: Sequence[str], *, dry_run: bool) -> _Record:
         try:
             rows = History(path).erase(names, dry_run=dry_run) if is_history else erase_rows(path, names, dry_run=dry_run)
             record.remove(path, {"rows": rows or 0})
-            if rows is None and (names(f"{path.stem} {path.name}") or _is_named_in(path, names)):
+            if rows is None and (names(f"{path.stem} {path.name}") or _is_named_in(path, is_in)):
                 record.left[str(path)] = "names a person, and is no file of this package; remove the person from it yourself"
         except Exception as error:  # noqa: BLE001 - files of others are damaged, or encrypted, in many ways
             record.left[str(path)] = str(error) or type(error).__name__

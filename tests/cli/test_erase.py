@@ -216,12 +216,20 @@ def write_parquet(path: Path) -> None:
     parquet.write_table(pa.table({"E-mail": [ANN] * 3}), path, compression="gzip", write_statistics=False)
 
 
+def write_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE person (city TEXT, email TEXT, name TEXT)")
+        db.execute("INSERT INTO person VALUES ('Lyon', ?, 'Ann')", (ANN,))
+        db.commit()
+
+
 OTHERS: dict[str, Callable[[Path], object]] = {
     "people.xlsx": write_zip,
     "damaged.xlsx": write_damaged_zip,
     "encrypted.zip": write_encrypted_zip,
     "people.csv.gz": lambda path: path.write_bytes(gzip.compress(PEOPLE.encode())),
     "people.parquet": write_parquet,
+    "people.db": write_database,
     "people.txt": lambda path: path.write_bytes(b"\xff\xfe" + PEOPLE.encode("utf-16-le")),
     "other-order.txt": lambda path: path.write_bytes(b"\xfe\xff" + PEOPLE.encode("utf-16-be")),
     "large.txt": lambda path: path.write_text("x " * 524_283 + ANN, encoding="utf-8"),
