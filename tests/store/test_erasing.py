@@ -275,11 +275,11 @@ async def test_a_dry_run_finds_the_same_and_changes_nothing(journal: Store, ledg
 
 def test_a_process_whose_journal_was_erased_writes_nothing_more(tmp_path: Path) -> None:
     journal = Store(f"{tmp_path.as_uri()}/run")
-    writer = journal.writer(IDENTITY, resume=False)
-    writer.mark(MarkedWindow(0, 1, b"12345678"))
-    assert "its run is not finished, and its input is read again; finish the run" in erase_ann(journal)[0].problem
-    with pytest.raises(JournalError, match="another run has taken over"):
-        writer.mark(MarkedWindow(1, 1, b"12345678"))
+    with closing(journal.writer(IDENTITY, resume=False)) as writer:
+        writer.mark(MarkedWindow(0, 1, b"12345678"))
+        assert "its run is not finished, and its input is read again; finish the run" in erase_ann(journal)[0].problem
+        with pytest.raises(JournalError, match="another run has taken over"):
+            writer.mark(MarkedWindow(1, 1, b"12345678"))
 
 
 @virtual_time
@@ -303,7 +303,8 @@ def test_a_process_that_takes_over_meanwhile_keeps_its_journal(tmp_path: Path) -
         writer = journal.writer(IDENTITY, resume=True)
         with pytest.raises(JournalError, match="another run has taken over"):
             database.rewrite(open_objects(url))
-    writer.mark(MarkedWindow(0, 1, b"12345678"))
+    with closing(writer):
+        writer.mark(MarkedWindow(0, 1, b"12345678"))
     assert journal.report().marked == 1
 
 
