@@ -120,7 +120,7 @@ class Exclusions:
             print(blocked.find(["ANN at company"]))  # -> {0: Excluded('no address')}
             ```
         """
-        self._hashes[_hasher(self._key)(text := _spell(contact_key(email)))] = reason
+        self._hashes[_hasher(self._key)(text := spell_contact(contact_key(email)))] = reason
         # A bit for each checksum, of 8 to 32 for each entry, tells of nearly all other addresses that they are not listed. Their
         # hashes would take twice the time, because the table of a million is too large for the cache of a processor.
         if self._key is None:
@@ -150,7 +150,7 @@ class Exclusions:
                 if not is_listed and not (self._domains and content.rpartition(b"@")[2] in self._domains):
                     return None  # nearly always
             text = key
-        hash_, text = _hasher(self._key), text or _spell(key)
+        hash_, text = _hasher(self._key), text or spell_contact(key)
         reason = self._hashes.get(hash_(text))
         if reason is None and text is not key:  # others make marks of an address as it is written
             reason = self._hashes.get(hash_(key))
@@ -182,7 +182,7 @@ def _clean(text: str) -> str:
     return quoted[2].strip() if (quoted := _QUOTED.fullmatch(text)) else text
 
 
-def _spell(key: str) -> str:
+def spell_contact(key: str) -> str:
     """Return a contact key with its domain in the spelling in which domains are compared."""
     local, at, domain = key.rpartition("@")
     return f"{local}{at}{domain_key(domain)}"

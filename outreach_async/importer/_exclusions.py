@@ -12,7 +12,7 @@ from secrets import token_hex
 from types import SimpleNamespace
 from typing import Any, Final
 
-from outreach_async._plumbing import contact_key, is_blank, show_name
+from outreach_async._plumbing import contact_key, is_blank, show_name, spell_contact
 from outreach_async.bulk import Exclusions
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import ColumnMapper
@@ -69,8 +69,9 @@ def read_exclusions(path: str | Path) -> Exclusions:
 def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
     r"""Add marks of e-mails to a list, and return how many were new.
 
-    A mark is the HMAC-SHA256 of the e-mail in lower case. Its key is in
-    the file `PATH.key`, which only this user can read. Both files are
+    A mark is the HMAC-SHA256 of the e-mail in lower case, with an
+    international domain in Unicode and not in Punycode. Its key is in the
+    file `PATH.key`, which only this user can read. Both files are
     created if there is none. Keep the key: without it, the list is of no
     use.
 
@@ -84,7 +85,7 @@ def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
         # -> 1 0
         ```
     """
-    place, keys = Path(path), dict.fromkeys(map(contact_key, emails))
+    place, keys = Path(path), dict.fromkeys(spell_contact(contact_key(email)) for email in emails)
     if not all(map(is_address, keys)):
         raise InvalidRequest(f"{path}: expected e-mails, got a text that is none; correct it")
     has_marks = place.exists() and place.stat().st_size > 0

@@ -191,6 +191,13 @@ def test_marks_are_added_below_plain_entries_and_an_incomplete_line(tmp_path: Pa
     assert path.read_bytes().splitlines()[1] != other.read_bytes().splitlines()[1]  # each list has a key of its own
 
 
+def test_an_added_address_is_found_in_all_spellings_of_its_domain(tmp_path: Path) -> None:
+    spellings = ["ann@xn--bcher-kva.example", "ann@b\u00fccher.example", "ANN@B\u00dcCHER.example."]
+    for at, added in enumerate(spellings):
+        assert add_exclusions(tmp_path / str(at), [added, *spellings]) == 1
+        assert [*read_exclusions(tmp_path / str(at)).find(spellings)] == [0, 1, 2]
+
+
 def test_a_list_with_a_blank_or_no_key_gets_no_marks(tmp_path: Path) -> None:
     (path := tmp_path / "list.txt").write_text("ann@x.example\n", encoding="ascii")
     with pytest.raises(
