@@ -26,8 +26,8 @@ first; with the argument `rule`, it returns the findings of that rule.
 option adds the tool `history`: daily figures of workspaces, campaigns or
 domains. The commands `brief --history` and `audit --history` write the
 file; the tools only read it. `explain_rule` explains a rule, or lists all
-rules. `check_contacts` checks contacts as an import does, without sending
-them.
+rules. `check_contacts` checks contacts as an import does, and says who is
+on a list of the configuration file (`exclude`), without sending them.
 
 The tools read only the workspaces of `--workspace` (or
 `OUTREACH_WORKSPACE`) and `--allow-writes`. The first is the default. With

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from io import BytesIO
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import anyio.to_thread
@@ -19,7 +20,7 @@ from outreach_async.audit.reports import Summary, Task, format_time, summarize
 from outreach_async.audit.reports.brief import Brief, CampaignBrief, build_brief, index_actions
 from outreach_async.client import OutreachClient
 from outreach_async.errors import InvalidRequest
-from outreach_async.importer import CheckPolicy, UnmappedColumns, columns_for, open_file
+from outreach_async.importer import CheckPolicy, UnmappedColumns, columns_for, open_file, read_exclusions
 from outreach_async.mcp_server._answers import MAX_PROSE, PAGE_SIZE, AnswerWriter, NamedWorkspaces, cut_page, pick
 from outreach_async.models import Page
 
@@ -64,6 +65,7 @@ class ReadTools:
     _clock: Callable[[], float] | None
     _history: History | None
     _answers: AnswerWriter
+    _exclude: Sequence[str | Path]
     _report: Report | None = None
     _brief: Brief | None = None
 
@@ -182,10 +184,11 @@ class ReadTools:
                 f"call the tool again with columns={json.dumps(proposed)}, or with other field codes from list_fields; "
                 f"replace CODE, or pass 'ignore' if the column is not needed"
             ) from None
-        policy, results = CheckPolicy.of(), list[dict[str, Any]]()
+        policy, results, lists = CheckPolicy.of(), list[dict[str, Any]](), [*map(read_exclusions, self._exclude)]
         for row, findings in file.check(mapped, checks=policy):
             # Without the values, which would be cut and cleaned: an assistant might copy an altered value into a contact.
-            reason = row.excluded or row.fault
+            listed = (str(found) for each in lists if (found := each(row.email)) is not None)
+            reason = row.excluded or row.fault or next(listed, None)
             why = {} if reason is None else {"reason": reason}
             messages = [found.message for found in findings]
             results.append({"row": row.line, "sendable": reason is None, **why, "findings": messages})

@@ -153,7 +153,8 @@ def create_server(
         names: Names of workspaces by id. Tools accept names and ids, and
             show both.
         exclude: Paths of lists of people for whom no contact may be
-            created; each call reads them. See `importer.read_exclusions`.
+            created; each check and creation reads them. See
+            `importer.read_exclusions`.
 
     Raises:
         InvalidRequest: An id is not a workspace id, no workspace is given,
@@ -172,8 +173,8 @@ def create_server(
     require_seconds("deadline", deadline)
     limited = client.with_options(deadline=deadline)
     named, allowed = NamedWorkspaces(readable, names), NamedWorkspaces(writable, names)
-    answers = AnswerWriter.of(limited)
-    reading = ReadTools(limited, named, deadline, clock, history, answers)
+    answers, lists = AnswerWriter.of(limited), [*exclude]
+    reading = ReadTools(limited, named, deadline, clock, history, answers, lists)
     tools = [
         _build_tool(function, _READS)
         for function in (
@@ -183,7 +184,7 @@ def create_server(
         )
     ]
     if writable:
-        for path in (lists := [*exclude]):
+        for path in lists:
             read_exclusions(path)  # reports a list that cannot be used at the start
         tools.append(_build_tool(build_create_function(WriteTool(limited, allowed, deadline, answers, lists)), _CREATES))
     writes = f" create_contacts works in: {allowed}." if writable else ""

@@ -76,6 +76,13 @@ async def test_a_person_on_a_list_is_refused_by_the_list_of_now_before_asking(se
     assert [contact["status"] for contact in answer["contacts"]] == ["added", "added"]
 
 
+async def test_a_check_says_that_a_person_on_a_list_cannot_be_sent(service: FakeService, tmp_path: Path) -> None:
+    (path := tmp_path / "blocked.txt").write_text("BOB@a.example\n")
+    async with assisted(service, exclude=[path]) as server, connected(server) as assistant:
+        answer = await assistant.ask("check_contacts", contacts=[ANN, BOB])
+    assert (answer["sendable"], answer["contacts"][1]["reason"]) == (1, "the list blocked.txt has the address")
+
+
 async def test_a_list_that_changes_while_the_person_is_asked_counts(service: FakeService, tmp_path: Path) -> None:
     (path := tmp_path / "blocked.txt").write_text("cy@a.example\n")
 
