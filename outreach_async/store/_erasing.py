@@ -63,6 +63,8 @@ def match_people(emails: Iterable[str], ids: Iterable[str] = ()) -> Callable[[st
         ```
     """
     require_types(match_people, locals())
+    emails, ids = [*emails], [*ids]
+    require_types(match_people, {"emails": emails, "ids": ids})  # of an iterator, whose items are known only now
     keys = [*map(contact_key, emails)]
     for at, key in enumerate(keys, 1):
         if not _EMAIL.fullmatch(key):
@@ -119,7 +121,8 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
     stores the input; otherwise, only the ids of contacts show whose a row
     is. At a URL, the rows of a ledger's earlier runs, and what a damaged
     journal has left, are removed, too. A kill leaves each store as it was,
-    or erased; call it again to complete.
+    or erased; call it again to complete. A store with several names, such
+    as a file with hard links, is erased and returned once.
 
     Args:
         locations: Paths or URLs of journals and ledgers.
@@ -139,23 +142,27 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
         ```
     """
     require_types(erase, locals())
-    emails = [email.strip() for email in emails]
-    find = partial(_Found, emails=emails, names=match_people(emails))
-    stores = [each if isinstance(each, Store) else Store(each) for each in locations]
+    emails = [*emails]
+    names = match_people(emails)
+    find = partial(_Found, emails=[email.strip() for email in emails], names=names)
+    unique = dict[object, Store]()
+    for location in locations:
+        store = location if isinstance(location, Store) else Store(location)
+        unique.setdefault(_identify(store), store)
+    stores = [*unique.values()]
     found, steps = dict[Store, Erased](), dict[Store, _Steps]()
     with ExitStack() as stack:
         for store in sorted(stores, key=lambda each: each.objects is not None):  # opening objects takes over their run
-            location = os.fspath(store.location)
             each = stack.enter_context(closing((_plan if dry_run else _change)(store, find)))
             try:
                 if not store.exists():
-                    raise InvalidRequest(f"journal: {location} does not exist; pass the path or URL of a store")
-                found[store] = Erased(location, contacts=next(each))
+                    raise InvalidRequest(f"journal: {store.location} does not exist; pass the path or URL of a store")
+                found[store] = Erased(os.fspath(store.location), contacts=next(each))
                 steps[store] = each
             except JournalInUseError:
-                raise InvalidRequest(f"erase: a run is using {location}; wait until it ends: nothing was erased") from None
+                raise InvalidRequest(f"erase: a run is using {store.location}; wait until it ends: nothing was erased") from None
             except (OutreachError, OSError) as error:
-                found[store] = Erased(location, problem=str(error))
+                found[store] = Erased(os.fspath(store.location), problem=str(error))
         known = {id_ for each in found.values() for _, id_ in each.contacts}
         for store in sorted(
             steps, key=lambda each: len(found[each].contacts)
@@ -165,6 +172,15 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
             except (OutreachError, OSError) as error:
                 found[store] = attrs.evolve(found[store], problem=str(error))
     return [found[store] for store in stores]
+
+
+def _identify(store: Store) -> object:
+    """Return what two names of one store have in common: a file may have several, such as hard links."""
+    try:
+        file = None if store.objects else store.path.stat()
+    except OSError:
+        file = None
+    return (file.st_dev, file.st_ino) if file else os.fspath(store.location)
 
 
 _Steps = Generator[Any, set[str], None]

@@ -273,6 +273,21 @@ async def test_a_dry_run_finds_the_same_and_changes_nothing(journal: Store, ledg
     assert planned[1].counts["entries"] == erase_ann(journal, ledger)[1].counts["entries"] == 1
 
 
+async def test_a_store_that_is_named_twice_is_erased_once(tmp_path: Path) -> None:
+    ledger, other = Store(tmp_path / "a.ledger"), Store(f"{tmp_path.as_uri()}/b.ledger")
+    for store in ledger, other:
+        await send(QuotingService(), ROWS, ledger=store, duplicates="overwrite")
+    os.link(ledger.path, tmp_path / "hard.ledger")
+    (tmp_path / "soft.ledger").symlink_to(ledger.path)
+    names = ledger, Store(ledger.path), *(Store(tmp_path / f"{name}.ledger") for name in ("hard", "soft")), other, other
+    for dry_run in True, False:
+        found = erase_ann(*names, dry_run=dry_run)
+        assert [(each.location, each.counts["entries"], each.problem) for each in found] == [
+            (str(ledger.location), 1, ""),
+            (other.location, 1, ""),
+        ]
+
+
 def test_a_process_whose_journal_was_erased_writes_nothing_more(tmp_path: Path) -> None:
     journal = Store(f"{tmp_path.as_uri()}/run")
     with closing(journal.writer(IDENTITY, resume=False)) as writer:
