@@ -81,8 +81,8 @@ class Exclusions:
                 the list has the address or the domain.
 
         Raises:
-            InvalidRequest: The entry is none of these. The message names
-                the list.
+            InvalidRequest: The entry is none of these, or the reason is no
+                string. The message names the list.
 
         Example:
             ```python
@@ -94,6 +94,7 @@ class Exclusions:
         given: object = entry
         text = _clean(given) if isinstance(given, str) else ""
         domain = "" if "@" in text[1:] else domain_key(text.removeprefix("@").lower().removeprefix("www."))
+        self._require_text(reason, "reason")
         if _DIGEST.fullmatch(text):
             if self._key is None:
                 raise InvalidRequest(f"{self.name}: expected an e-mail or a domain, got a mark; pass the key of the list as key=")
@@ -120,6 +121,8 @@ class Exclusions:
             print(blocked.find(["ANN at company"]))  # -> {0: Excluded('no address')}
             ```
         """
+        self._require_text(email, "e-mail")
+        self._require_text(reason, "reason")
         self._hashes[_hasher(self._key)(text := spell_contact(contact_key(email)))] = reason
         # A bit for each checksum, of 8 to 32 for each entry, tells of nearly all other addresses that they are not listed. Their
         # hashes would take twice the time, because the table of a million is too large for the cache of a processor.
@@ -129,6 +132,10 @@ class Exclusions:
                 self._bits = bytearray(4 * len(self._bits))
             for checksum in self._checksums if grows else self._checksums[-1:]:
                 self._bits[checksum >> 3 & len(self._bits) - 1] |= 1 << (checksum & 7)
+
+    def _require_text(self, value: object, what: str) -> None:
+        if not isinstance(value, str):  # with the reason None, nobody would be excluded
+            raise InvalidRequest(f"{self.name}: expected a string as the {what}, got {type_name(value)}; pass one")
 
     def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
         """Return an error for each e-mail that is listed, by its position.

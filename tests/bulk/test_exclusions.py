@@ -149,6 +149,18 @@ def test_a_list_refuses_a_single_text_and_names_itself() -> None:
         Exclusions("ann@x.example", name="vips")
 
 
+@pytest.mark.parametrize("reason", [None, 5, b"a"])
+@pytest.mark.parametrize("entry", ["ann@x.example", "x.example", "0" * 64])
+def test_a_reason_that_is_no_string_is_refused_instead_of_lost(entry: str, reason: Any) -> None:
+    vips = Exclusions(name="vips", key=b"k")
+    for add in (vips.add, vips.add_email):
+        with pytest.raises(InvalidRequest, match=r"^vips: expected a string as the reason, got "):
+            add(entry, reason)
+    with pytest.raises(InvalidRequest, match=r"^vips: expected a string as the e-mail, got None; pass one"):
+        vips.add_email(None)  # type: ignore[arg-type]
+    assert len(vips) == 0
+
+
 async def test_an_async_function_is_refused_because_its_result_would_exclude_all() -> None:
     async def is_blocked(email: str) -> bool:
         raise AssertionError(email)
