@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.resources import files
+from typing import cast
 
-from click.shell_completion import BashComplete, FishComplete, add_completion_class, shell_complete
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, add_completion_class, get_completion_class
 
 from outreach_async._cli.root import PROGRAM, VARIABLE, outreach
 
@@ -24,4 +26,8 @@ class WholeFish(FishComplete):
 
 
 def print_script(shell: str) -> int:
-    return shell_complete(outreach, {}, PROGRAM, VARIABLE, f"{shell}_source")
+    # click writes bytes, past the stream that keeps its error.
+    kind = cast("type[ShellComplete]", get_completion_class(shell))
+    sys.stdout.reconfigure(newline="\n")  # type: ignore[union-attr]
+    sys.stdout.write(kind(outreach, {}, PROGRAM, VARIABLE).source())
+    return 0

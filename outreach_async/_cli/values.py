@@ -58,7 +58,7 @@ class Options:
         given_rate = read_rate(environment) if "rate" in values and values["rate"] is None else None
         # The names, keys and workspaces of the file and the environment belong to another service than the embedded one.
         outside = {} if base_url == FAKE else environment
-        config = _load_config(values) if "config" in values and base_url != FAKE else Config()
+        config = _load_config(values) if "config" in values and not (base_url == FAKE and "profile" in values) else Config()
         if config.untrusted is not None and needs_trust:
             confirm_trust(config.untrusted)
         config = config.at(base_url)

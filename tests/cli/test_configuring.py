@@ -396,6 +396,8 @@ def test_config_init_writes_a_private_file_once(shell: Shell, folder: Path, monk
     assert "--config no/folder.toml: cannot be written (No such file or directory)" in shell.refused(
         "--config", "no/folder.toml", "config", "init"
     )
+    monkeypatch.setenv("OUTREACH_BASE_URL", "fake:")
+    assert shell("config", "init", "--config", "fake.toml").out.startswith("Written: fake.toml\n")
     monkeypatch.setenv("OUTREACH_BASE_URL", "https://api.example\r\n")
     monkeypatch.setenv("OUTREACH_WORKSPACE", "space_acme,space_bolt unknown\n")
     assert shell("config", "init", "--config", "my file.toml").out.endswith("config check --config 'my file.toml'\n")

@@ -175,6 +175,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str]] = {
     "nothing": (("mailboxes", *AT_DEMO), ""),
     "report": (("audit", *AT_DEMO, "--format", "csv"), ""),
     "version": (("--version",), ""),
+    "completion": (("completion", "bash"), ""),
 }
 
 
