@@ -51,9 +51,11 @@ def require_types(function: Any, given: Mapping[str, object], *, any_text: bool 
         if isinstance(value, str) and not any_text:
             require_encodable(name, value)
         if isinstance(value, str | PathLike) and {PathLike, Path} & {*origins}:
-            require_encodable(name, path := fspath(value))
-            if "\0" in path:
-                raise InvalidRequest(f"{name}: expected a path, got one with a NUL character; pass the path of a file")
+            path: object = fspath(value)
+            if not isinstance(path, str) or "\0" in path:
+                got = "one with a NUL character" if isinstance(path, str) else "one of bytes"
+                raise InvalidRequest(f"{name}: expected a path, got {got}; pass the path of a file")
+            require_encodable(name, path)
 
 
 @lru_cache(maxsize=256)

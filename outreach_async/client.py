@@ -111,7 +111,7 @@ class OutreachClient:
         from outreach_async._core.retry import RetryPolicy
         from outreach_async.resources import build_engine, build_policy, build_settings, resolve_transport
 
-        fields = require_headers(headers or {})
+        fields = require_headers({} if headers is None else headers)
         in_flight = require_number("max_in_flight", max_in_flight, least=1)
         route = resolve_transport(base_url, transport, in_flight)
         limits = CallOptions(require_seconds("timeout", timeout), require_seconds("deadline", deadline))
@@ -200,7 +200,7 @@ class OutreachClient:
         from outreach_async.resources import build_policy, build_settings
 
         before, engine = self._settings, self._engine
-        fields = {**before.headers, **require_headers(headers or {})}
+        fields = {**before.headers, **require_headers({} if headers is None else headers)}
         limits = before.call_options(timeout, deadline)
         key = before.owner_key if owner_key is None else owner_key
         space = before.workspace if workspace is None else workspace
@@ -256,7 +256,13 @@ class OutreachClient:
 
         with drop_frames:
             operation = raw_request(
-                method, target, body, headers or {}, self._settings.request_defaults, params=params or {}, json=json
+                method,
+                target,
+                body,
+                {} if headers is None else headers,
+                self._settings.request_defaults,
+                params={} if params is None else params,
+                json=json,
             )
             # The traceback of a cancellation shows this frame, which must contain no secrets.
             body, headers, params, json = b"", None, None, None

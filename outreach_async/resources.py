@@ -505,8 +505,8 @@ class Contacts(_Resource):
         )
         flags = {"resume": resume, "spool": spool, "normalise": normalise, "hold_domains": hold_domains}
         require_types(Contacts.create_many, flags)
-        # The store records the campaign's id as it is sent, not as it is spelled in the argument.
-        recorded = {**request_options, "campaign": requests.target.campaign}
+        # The store records what is sent, not how it is spelled in the arguments.
+        recorded = {**request_options, "duplicates": requests.duplicates, "campaign": requests.target.campaign}
         opens_store = choose_store(
             plan,
             recorded,

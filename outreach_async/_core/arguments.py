@@ -84,6 +84,7 @@ def require_workspace_ids(workspaces: str | Iterable[str]) -> list[str]:
     ids = [workspaces] if isinstance(workspaces, str) else list(workspaces)
     if not ids:
         raise InvalidRequest("workspaces: expected at least one workspace id, got none; pass ids such as 'space_1'")
+    require_types(require_workspace_ids, {"workspaces": ids})  # of an iterator, whose items are known only now
     spaces = [trim(workspace) or "" for workspace in ids]
     if any(workspace.startswith(words.ID_PREFIXES["owner_key"]) for workspace in spaces):  # findings would show the key
         raise InvalidRequest("workspaces: expected workspace ids, got what looks like an API key; pass ids such as 'space_1'")
@@ -394,7 +395,7 @@ def join_params(target: str, params: object) -> str:
         if not isinstance(name, str):
             raise InvalidRequest(f"params: {expected}, got a name of the type {type_name(name)}; convert it")
         for each in value if isinstance(value, list | tuple) else (value,):
-            if not isinstance(each, str | int | float | None):
+            if not isinstance(each, str | int | float | None) or (isinstance(each, int) and abs(each) > MAX_INTEGER):
                 raise InvalidRequest(f"params: {expected}, got a value of the type {type_name(each)}; convert it")
             text = str(each).lower() if isinstance(each, bool) else str(each)
             require_encodable("params", name + text)

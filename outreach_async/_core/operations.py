@@ -231,10 +231,11 @@ class ContactRequests:
         key = Secret(validation.require_id("owner_key", reveal(owner_key), "owner_key", KEY_REMEDY))
         workspace = validation.require_id("workspace", workspace, "workspace", _WORKSPACE_REMEDY)
         campaign = validation.require_upload_options(duplicates, strict_validation, campaign)
+        policy = str.__str__(cast("str", duplicates))  # of a member of an enumeration, `str` may return the name
         return cls(
-            str(duplicates),
+            policy,
             bool(strict_validation),
-            _encode_prefix(key, workspace, duplicates, strict_validation, campaign),
+            _encode_prefix(key, workspace, policy, strict_validation, campaign),
             defaults.write_headers,
             defaults.converter(),
             (key, *defaults.secrets),

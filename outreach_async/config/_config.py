@@ -326,7 +326,7 @@ class Config:
             # -> <OutreachClient <HttpxTransport to https://api.example by httpx> workspace='space_1'>
             ```
         """
-        require_types(Config.client, {"workspace": workspace})
+        require_types(Config.client, {"workspace": workspace, "read_only": read_only})
         return outreach_async.OutreachClient(**client_arguments(self, workspace, options, read_only=read_only))
 
     @asynccontextmanager
@@ -341,8 +341,11 @@ class Config:
         Args:
             workspaces: Names, ids and groups; `"all"` selects every
                 workspace of the file.
-            read_only: As for `client`, and so are the errors.
+            read_only: As for `client`.
             options: Arguments of every client, as for `client`.
+
+        Raises:
+            InvalidRequest: As for `client`.
 
         Example:
             ```python
@@ -352,6 +355,7 @@ class Config:
             ```
         """
         hide_key(options)
+        require_types(Config.clients, {"read_only": read_only})
         chosen = self.find(*workspaces)
         arguments = {each.id: client_arguments(self, each.id, options, read_only=read_only) for each in chosen}
         async with AsyncExitStack() as stack:

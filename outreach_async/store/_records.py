@@ -410,8 +410,13 @@ def count_targets(db: sqlite3.Connection, targets: Mapping[int, Target], totals:
 def encode_identity(identity: Identity) -> dict[str, Any]:
     """Return an identity as JSON values. Reading the identity from a journal returns equal values."""
     values = attrs.asdict(identity, recurse=False)  # in this order, which is part of the format
-    encoded = msgspec.json.encode(values, enc_hook=dict)  # a caller's mapping need not be a `dict`
+    encoded = msgspec.json.encode(values, enc_hook=_to_plain)
     return msgspec.json.decode(encoded, type=dict[str, Any])
+
+
+def _to_plain(value: Any) -> Any:
+    """Return a string or a mapping of a caller's own class as one of Python."""
+    return str.__str__(value) if isinstance(value, str) else dict(value)
 
 
 _CORRECTABLE: Final = frozenset({"base_url", "workspace", "campaign", "duplicates", "strict_validation"})

@@ -179,8 +179,9 @@ class Store:
 
     def __attrs_post_init__(self) -> None:
         require_types(Store, vars(self))
-        for name in ("source", "fingerprint"):
-            require_encodable(name, str(getattr(self, name)))
+        columns = "".join("".join(pair) for pair in (self.mapping or {}).items())
+        for name, text in ("source", self.source), ("fingerprint", self.fingerprint), ("mapping", columns):
+            require_encodable(name, text or "")
         require_float("linger", self.linger, lambda linger: 0 <= linger < inf, "a number of seconds of at least 0", "pass 1.0")
 
     @linger.default

@@ -49,6 +49,9 @@ class BaseTransport(ABC):
         max_answer: int,
     ) -> None:
         require_library(library)
+        flag: object = trust_env
+        if not isinstance(flag, bool):
+            raise InvalidRequest(f"trust_env: expected True or False, got {type(flag).__name__}; pass one of them")
         self._library = library
         self.max_in_flight = None if max_in_flight is None else require_positive("max_in_flight", max_in_flight)
         self._max_answer = require_positive("max_answer", max_answer)

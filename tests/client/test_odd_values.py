@@ -11,11 +11,14 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from enum import Enum
 from fractions import Fraction
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
 from traceback import walk_tb
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import anyio
@@ -35,11 +38,11 @@ from outreach_async.conformance import Access
 from outreach_async.converters import OutreachConverter
 from outreach_async.errors import shorten
 from outreach_async.fake import Behaviour, FakeService, FakeTransport, HeaderAuth, RateLimit
-from outreach_async.fake.faults import status
+from outreach_async.fake.faults import commit_then, reset, status
 from outreach_async.importer import CheckPolicy, FailedRows, Gate, ImportJob, Preflight, map_columns, open_file
 from outreach_async.mcp_server import create_server
 from outreach_async.parts import Connection, plan
-from outreach_async.store import Identity, erase, match_people
+from outreach_async.store import Identity, Store, erase, match_people
 from outreach_async.sync import SyncClient
 from outreach_async.testing import VirtualTime
 
@@ -583,6 +586,77 @@ def test_a_class_of_options_refuses_an_attribute_of_another_type(kind: type, nam
 )
 def test_a_string_is_no_list(make: Callable[[], Any], name: str) -> None:
     with pytest.raises(InvalidRequest, match=f"{name}: expected .*, got one string; pass a list"):
+        make()
+
+
+def numbers() -> Iterator[Any]:
+    yield 5
+
+
+class BytesPath:
+    def __fspath__(self) -> Any:
+        return b"run.db"
+
+
+async def asked(**options: Any) -> Response:
+    async with OutreachClient("https://api.example") as client:
+        return await client.request("GET", "/", **options)
+
+
+class Duplicates(str, Enum):  # noqa: UP042 - of these, `str` returns the name of a member
+    REPLACE = "overwrite"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("duplicates", [Duplicates.REPLACE, Text("overwrite")])
+@pytest.mark.parametrize("place", [None, "journal", "ledger"])
+def test_a_string_of_another_class_is_that_string(folder: Path, place: str | None, duplicates: Any) -> None:
+    world = World(folder)
+    store = Store("run.db", source=Text("people.csv"), mapping=MappingProxyType({"E": "email"}))
+
+    async def run(**options: Any) -> list[list[str]]:
+        world.fake.faults.add(commit_then(reset()), operation="create_contact", match=lambda request: b"ann@" in request.body)
+        client, rows = made_client(world, retry=RetryPolicy(attempts=1)), [ROWS[1], ROWS[0], {"email": "cy@a.example"}]
+        async with client.contacts.create_many(rows, duplicates=duplicates, blank="clear", **options) as outcomes:
+            return sorted([sorted(outcome.possible) async for outcome in outcomes])
+
+    given = partial(run, **({place: store} if place else {}))
+    assert anyio.run(given, backend_options=VirtualTime().options("asyncio")) == [
+        ["added"],
+        ["added"],
+        ["added", "not_applied", "overwriten"],
+    ]
+    assert place != "journal" or store.report().source == "people.csv"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: OutreachClient("https://api.example", headers=ODD["0"]()),
+            "headers: expected a mapping of strings to strings, got int",
+        ),
+        (lambda: load_config("o.toml").client("space_1", read_only=ODD["'a'"]()), "read_only: expected bool, got str"),
+        (lambda: Store("run.db", mapping={"\ud800": "city"}), "mapping: expected valid Unicode, got a lone surrogate"),
+        (lambda: match_people(numbers()), "emails: expected .*, got list with other items"),
+        (lambda: match_people(["ann@a.example"], numbers()), "ids: expected .*, got list with other items"),
+        (lambda: erase(["run.db"], numbers()), "emails: expected .*, got list with other items"),
+        (lambda: create_server(OutreachClient("https://api.example"), numbers()), "workspaces: expected .*, got list with other"),
+        (lambda: History("h.db").daily("workspace", days=-(10**5000)), "days: expected at least 1, got a number of 16610 bits"),
+        (lambda: Store(BytesPath()), "location: expected a path, got one of bytes; pass the path of a file"),
+        (
+            lambda: anyio.run(lambda: asked(params={"a": 10**5000})),
+            "params: expected .*, got a value of the type int; convert it",
+        ),
+        (lambda: anyio.run(lambda: asked(params=0)), "params: expected a mapping of names to values, got int"),
+    ],
+)
+def test_a_value_that_would_fail_later_is_refused_by_its_name(folder: Path, make: Callable[[], Any], message: str) -> None:
+    _ = World(folder).config
+    with pytest.raises(InvalidRequest, match=f"^{message}"):
         make()
 
 

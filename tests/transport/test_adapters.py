@@ -104,6 +104,7 @@ def test_the_socket_transport_accepts_only_a_url(service: Any) -> None:
     [
         (OWN, {"max_in_flight": 0}, "max_in_flight: expected a whole number"),
         (OWN, {"max_answer": 0}, "max_answer: expected a whole number"),
+        (OWN, {"trust_env": "no"}, "trust_env: expected True or False, got str; pass one of them"),
         (OWN, {"tls": True}, r"ssl_context: expected an ssl.SSLContext, got bool; make one with ssl.create_default_context\("),
         (["httpx", "httpx2"], {"proxy": "ftp://user:secret@proxy"}, "proxy: .* schemes http, https, socks5, socks5h;"),
         (["httpx"], {"proxy": "socks5://proxy.example"}, r"socksio is not installed; run: pip install 'httpx\[socks\]'"),

@@ -122,7 +122,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
-from outreach_async._plumbing import SqliteFile, parse_base_url, require_types, trim
+from outreach_async._plumbing import SqliteFile, parse_base_url, require_number, require_types, trim
 from outreach_async.audit._report import Report
 from outreach_async.audit.history._snapshot import (
     define,
@@ -413,8 +413,7 @@ class History:
             ```
         """
         require_types(History.daily, locals())
-        if days < 1:
-            raise InvalidRequest(f"days: expected a number of at least 1, got {days!r}; pass, for example, 30")
+        require_number("days", days, least=1)
         values: dict[str, object] = {"days": f"-{days} days", "subject": subject and storable(trim(subject) or "")}
         spaces = _ids_of(workspaces or ())
         values |= {f"workspace_{number}": workspace for number, workspace in enumerate(spaces)}
