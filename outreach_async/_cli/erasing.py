@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from outreach_async._cli.values import Options
 
 _COPY: Final = re.compile(r"[0-9]{6,}(?:-\w+-\w+)?")  # of the entries of a ledger in objects
+_DRAFT: Final = re.compile(r"\.outreach-[0-9a-f]{16}\.tmp")  # of the results of a run, for example
 _REQUEST: Final = (
     "Please delete all data of these people from all workspaces, campaigns, exports and backups, and confirm it"
     " (GDPR, article 17; CCPA, section 1798.105)"
@@ -63,6 +64,9 @@ class _Record:
             self.left[str(path)] = f"cannot be read: {error.strerror}"
 
     def _add(self, path: Path) -> None:
+        if _DRAFT.fullmatch(path.name):  # what the process writes would be lost
+            self.left[str(path)] = "a process is writing it, or was killed; wait until it ends, or delete it, and erase again"
+            return
         with path.open("rb") as file:
             head = file.read(72)
         folder = Path(os.path.realpath(path.parent))

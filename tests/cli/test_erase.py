@@ -135,6 +135,21 @@ def test_a_run_that_holds_a_file_is_refused_before_anything_changes(shell: Shell
     writer.close()
 
 
+def test_results_that_a_run_is_writing_are_left_and_complete(shell: Shell, folder: Path, tmp_path: Path) -> None:
+    file = open_file(folder / "people.csv")
+    (path := tmp_path / "new").mkdir()
+    with ResultsFile(path / "results.csv", (), [file.headers]) as results:
+        for each in results_of(file, Store(folder / "run.db").outcomes()):
+            results.add(each)
+        code, record = shell.json("erase", ANN, "--path", str(path), "--yes")
+    assert (code, record["removed"], [each["reason"].partition(",")[0] for each in record["left"]]) == (
+        3,
+        [],
+        ["a process is writing it"],
+    )
+    assert len((path / "results.csv").read_text(encoding="utf-8").splitlines()) == 3
+
+
 def test_addresses_come_from_standard_input_or_a_file(shell: Shell, folder: Path, tmp_path: Path) -> None:
     text = f"\ufeff# asked on Monday\n\n<{ANN}>\n"
     (tmp_path / "asked.csv").write_text(f"Name;E-mail\nAnn;{ANN}\n", encoding="utf-8")
