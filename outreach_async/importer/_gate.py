@@ -39,15 +39,16 @@ _VERDICTS: Final = {
     word: verdict
     for verdict, words in {
         "valid": "valid ok good deliverable safe safetosend verified",
-        "invalid": "invalid bad undeliverable hardbounce bounced syntax failed spamtrap abuse donotmail mailboxnotfound",
-        "catch_all": "catchall acceptall acceptallrisky acceptallunverifiable unverifiable risky riskier",
+        "invalid": "invalid bad undeliverable hardbounce bounced syntax failed spamtrap abuse donotmail mailboxnotfound"
+        " deadserver disabled domainerror emaildisabled syntaxerror unknownemail",
+        "catch_all": "catchall acceptall acceptallrisky acceptallunverifiable okforall unverifiable risky riskier",
         "unknown": "unknown unverified error timeout greylisted extrapolated guessed unavailable",
         "disposable": "disposable",
         "role": "role rolebased roleaccount",
     }.items()
     for word in words.split()
 }
-"""The words of Bouncer, Debounce, Emailable, Hunter, Kickbox, MillionVerifier, NeverBounce, ZeroBounce and others."""
+"""Of Bouncer, Debounce, Emailable, EmailListVerify, Hunter, Kickbox, MillionVerifier, NeverBounce, ZeroBounce and others."""
 
 
 @lru_cache(maxsize=1 << 12)
