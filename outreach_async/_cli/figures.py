@@ -213,6 +213,8 @@ def print_gate(screen: Screen, report: GateReport | None) -> None:
         screen.print_table(("gate", "rows", "share", "how"), rows)
     if unknown := [f"{_words(name)} ({report.sources[name]})" for name, count in report.counts.items() if count is None]:
         screen.print_line(fit_line(screen, f"gate: unknown: {'; '.join(unknown)}"))
+    if (failed := report.sources["no_mail_server"]).startswith("the look-up failed"):  # it was asked for, also with --quiet
+        screen.warn(f"gate: {failed}, so no row is withheld for its mail server; to find it elsewhere, pass --gate=mx@ADDRESS")
     risky = f"{len(report.findings):,} of {report.rows:,} rows are risky ({100 * report.risk:.3g}%)"
     bounce = "" if report.predicted is None else f"; {100 * report.predicted:.3g}% of the others may bounce, as far as is known"
     screen.print_line(f"gate: {risky}, and {report.bad:,} of them are not sent{bounce}")

@@ -53,6 +53,14 @@ def test_a_budget_stops_a_run_before_anything_is_sent_and_lists_risky_rows(serve
     assert len(served.service.contacts("space_1")) == 5
 
 
+def test_a_look_up_that_failed_is_told_also_with_quiet(shell: Shell, tmp_path: Path) -> None:
+    with NameServer({}) as server:
+        done = shell("import", save_contacts(tmp_path, PEOPLE), *DRY, "--gate", f"mx@{server.address}", "--quiet")
+    assert (done.code, done.out) == (3, "")
+    what = "gate: the look-up failed: the resolver finds no mail server of gmail.com, so no row is withheld for its mail server"
+    assert what in " ".join(done.err.split())
+
+
 def test_a_dry_run_judges_as_the_run_does(shell: Shell, tmp_path: Path) -> None:
     path = save_contacts(tmp_path, PEOPLE.replace(",valid\ndee", "x@,valid\ndee"))
     done = shell("import", path, *DRY, "--gate", "--max-risk", "50%")
