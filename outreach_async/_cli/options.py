@@ -38,6 +38,7 @@ _REMEDIES: Final = {
     "campaign": "pass the id of a campaign, as printed by the command 'campaigns'",
     "owner_key": "pass the API key of the user who owns the contacts",
 }
+_DAY: Final = 86_400.0  # seconds
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -159,15 +160,16 @@ def _require_file(path: Path) -> Path:
 
 
 def age(text: str) -> float:
-    """Return the seconds of an age: a number of seconds, or a number and a unit."""
+    """Return the seconds of an age: a number and a unit, or a number of seconds, which is 0 or at least a day."""
     if (found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text)) is None:
         raise click.BadParameter(f"expected a number and a unit (s, m, h, d or w), such as 30d, got {text!r}.")
     if (seconds := float(found[1]) * _UNITS[found[2]]) == math.inf:
         raise click.BadParameter("expected an age that fits a float, got more; pass a smaller number.")
+    if not found[2] and 0 < seconds < _DAY:  # a hold of 90 seconds would hold nobody
+        raise click.BadParameter(f"expected a number and a unit, got {text!r}; for days, pass {text}d, and for seconds, {text}s.")
     return seconds
 
 
-_DAY: Final = 86_400.0  # seconds
 _WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 

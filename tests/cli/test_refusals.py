@@ -144,6 +144,10 @@ FILES: Final = {
         ),
         ("import people.csv {at} {ledger} --max-age old", "Invalid value for '--max-age': expected a number and a unit"),
         (
+            "import people.csv {at} {ledger} --hold 90",
+            "Invalid value for '--hold': expected a number and a unit, got '90'; for days, pass 90d, and for seconds, 90s",
+        ),
+        (
             f"import people.csv {{at}} {{ledger}} --max-age {'9' * 400}",
             "Invalid value for '--max-age': expected an age that fits a float",
         ),
