@@ -248,7 +248,6 @@ INPUT: Final = _LocationType(is_input=True)
 LOCATION: Final = _LocationType()
 OUTPUT: Final = _OutputType()
 OWNER_KEY: Final = IdType("owner_key")
-PRESET: Final = click.Path(readable=False)  # the shell completes files
 WORKSPACE: Final = WorkspaceType()
 
 

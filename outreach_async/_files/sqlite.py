@@ -44,8 +44,16 @@ class SqliteFile:
                 with suppress(sqlite3.Error):  # some errors have already rolled back
                     db.execute("ROLLBACK")
 
+    def is_pipe(self) -> bool:
+        """Return whether the file is a named pipe, which SQLite would wait for, and no signal would end the process."""
+        with suppress(OSError):  # such as a name that is too long, which the file's use reports
+            return self.path.is_fifo()
+        return False
+
     def application_id(self) -> int | None:
         """Return the application id in the header, without locks or recovery, which might change the file; `None` without one."""
+        if self.is_pipe():
+            return None
         with suppress(sqlite3.Error), closing(self.connect("mode=ro&immutable=1")) as db:
             ((found,),) = db.execute("PRAGMA application_id")
             return int(found)
@@ -55,8 +63,9 @@ class SqliteFile:
 
     def read_header(self) -> bytes:
         """Return the first bytes of a file that SQLite cannot read; nothing if there is none."""
-        with suppress(OSError), self.path.open("rb") as file:
-            return file.read(_APPLICATION_ID.stop)
+        if not self.is_pipe():
+            with suppress(OSError), self.path.open("rb") as file:
+                return file.read(_APPLICATION_ID.stop)
         return b""
 
     @staticmethod

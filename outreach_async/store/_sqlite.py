@@ -66,7 +66,7 @@ def query_journal(path: Path, query: Callable[[sqlite3.Connection], T], kind: Ki
         if size is None:
             raise InvalidRequest(f"{kind}: {path} does not exist; pass the path of a {kind}")
         if size == 0:
-            raise empty_error(path)
+            raise empty_error(path, kind)
         try:
             stale = bool(log_size) and _is_stale(path, kind)
             uses_log = log_size and not stale
@@ -150,7 +150,9 @@ def read_error(path: Path, error: Exception, kind: Kind = "journal") -> Outreach
     return records.DamagedJournalError(f"journal {path} is damaged: {error}; {remedy(path)}")
 
 
-def empty_error(path: Path) -> InvalidRequest:
+def empty_error(path: Path, kind: Kind = "journal") -> InvalidRequest:
+    if SqliteFile(path, timeout=0).is_pipe():
+        return records.ForeignJournalError(f"{kind}: {path} is a named pipe, not a {kind}; pass the path of a {kind}")
     return records.EmptyJournalError(f"journal: {path} is an empty file, not a journal; {remedy(path)}")
 
 

@@ -166,12 +166,21 @@ def test_pipes_and_devices_never_need_force_and_may_be_shared(shell: Shell, fold
             ("import", "k.csv", "--journal", "pipe"),
             "--journal': pipe: expected a file, got a named pipe; pass the path of a file",
         ),
+        (("serve", "--behaviour", "pipe"), "--behaviour': pipe: expected a file, got a named pipe; pass the path of a file"),
         (("history", "show", "pipe"), "FILE': pipe: expected a file, got a named pipe; pass the path of a file"),
     ],
 )
 def test_a_named_pipe_that_would_wait_is_refused(shell: Shell, folder: Path, arguments: tuple[str, ...], message: str) -> None:
     os.mkfifo(folder / "pipe")
     assert f"Invalid value for '{message}" in shell.refused(*arguments, *FAKE * (arguments[0] == "import"))
+
+
+def test_a_ledger_that_holds_people_and_is_a_named_pipe_is_not_damaged(shell: Shell, folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    hold = ("--ledger", "a.ledger", "--duplicates", "overwrite", "--hold", "3d", "--held-by", "pipe")
+    refused = shell("import", "k.csv", *hold, *FAKE)
+    message = f"--held-by: {folder}/pipe is a named pipe, not a ledger; pass the path of a ledger"
+    assert (refused.code, refused.err) == (2, f"outreach-async: {message}\n")
 
 
 def test_a_pipe_named_in_the_environment_is_refused(shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,8 @@ from support.scenarios import KEY, SPACE, new_fake
 from tools.journal_child import IDENTITY, open_journal, outcome, record_event, window
 
 from outreach_async import Outcome, OutreachClient
-from outreach_async.errors import InvalidRequest, JournalError, StatusError
+from outreach_async.audit.history import History
+from outreach_async.errors import InvalidRequest, JournalError, OutreachError, StatusError
 from outreach_async.fake import FakeTransport
 from outreach_async.store import Store
 from outreach_async.store._schema import APPLICATION_ID
@@ -73,6 +74,23 @@ def test_reading_changes_only_the_index_of_the_log_even_after_a_kill(tmp_path: P
                 assert list(journal.events()) == []
                 assert listing(tmp_path) == before
             writer.close()
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda path: Store(path).report(), "pipe is a named pipe, not a journal; pass the path of a journal"),
+        (lambda path: Store(path).contacts(), "pipe is a named pipe, not a ledger; pass the path of a ledger"),
+        (lambda path: History(path).daily("workspace"), "pipe is not a history; pass the path of a history"),
+        (lambda path: Store(path.parent / ("x" * 300)).report(), "cannot be read: File name too long"),
+    ],
+)
+def test_a_file_that_would_wait_or_cannot_be_opened_is_refused(
+    tmp_path: Path, read: Callable[[Path], object], message: str
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OutreachError, match=message):
+        read(tmp_path / "pipe")
 
 
 def test_a_journal_in_a_read_only_folder_can_be_read(path: Path) -> None:

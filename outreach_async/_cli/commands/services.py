@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from outreach_async._cli.options import CONNECTION, FILE, PRESET, WORKSPACE, Command, option, with_options
+from outreach_async._cli.options import CONNECTION, FILE, WORKSPACE, Command, option, with_options
 
 if TYPE_CHECKING:
     from outreach_async._cli.values import Options
@@ -39,7 +39,7 @@ def demo(options: Options) -> int:
 @option("--seed", type=int, default=7, help="Seed for generated data.")
 @option(
     "--behaviour",
-    type=PRESET,
+    type=FILE,
     metavar="PRESET|FILE",
     default="documented",
     help="Preset (documented, strict, lenient) or TOML file for behaviour that the API documentation does not specify.",
@@ -69,7 +69,7 @@ def serve(
     port: int,
     world: Path | None,
     seed: int,
-    behaviour: str,
+    behaviour: Path,
     control_hosts: tuple[str, ...],
     origins: tuple[str, ...],
 ) -> int:
@@ -92,7 +92,7 @@ def serve(
     from outreach_async.fake.faults import Service, SlicedService
     from outreach_async.fake.server import serve as serve_fake
 
-    choices = serving.choose_behaviour(behaviour)
+    choices = serving.choose_behaviour(str(behaviour))
     service = create_demo_world(seed, choices) if world is None else serving.load_world(world, seed, choices)
     controlled = bool(control_hosts) or is_loopback(host)
     served: Service | SlicedService = ControlPlane(service, control_hosts, origins=origins) if controlled else service
