@@ -353,7 +353,7 @@ class Report(TabularReport):
             )
         try:
             return msgspec.convert(values, cls)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter of a lone surrogate
             raise InvalidRequest(f"report: not the JSON of an audit ({error}); pass the output of `audit --json`") from None
 
 

@@ -61,6 +61,12 @@ def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) ->
         assert text.endswith("\n")
 
 
+def test_a_report_with_half_of_a_character_is_refused() -> None:
+    values = {**make_report(at=0.0).to_dict(), "mailboxes": "\ud800"}
+    with pytest.raises(InvalidRequest, match="^report: not the JSON of an audit "):
+        Report.from_dict(values)
+
+
 def test_a_report_without_a_time_is_of_an_unknown_one() -> None:
     assert "Audited an unknown time." in write(make_report(at=0.0), "terminal")
 
