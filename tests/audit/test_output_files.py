@@ -63,7 +63,7 @@ def test_every_writer_is_deterministic_and_ends_with_a_newline(found: Report) ->
 
 def test_a_report_with_half_of_a_character_is_refused() -> None:
     values = {**make_report(at=0.0).to_dict(), "mailboxes": "\ud800"}
-    with pytest.raises(InvalidRequest, match="^report: not the JSON of an audit "):
+    with pytest.raises(InvalidRequest, match=r"^report: not the JSON of an audit "):
         Report.from_dict(values)
 
 
