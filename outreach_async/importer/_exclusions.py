@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from secrets import token_hex
@@ -19,6 +19,7 @@ from outreach_async.importer._columns import ColumnMapper
 from outreach_async.importer._formats import detect_by_content, open_file
 from outreach_async.importer._known_exports import fold_name
 from outreach_async.importer._mapping import is_address
+from outreach_async.importer._rows import PLAIN, Oddity
 from outreach_async.importer._source import ByteSource, open_text, read_lines, translate_read_errors
 from outreach_async.importer._table import read_records
 
@@ -178,8 +179,7 @@ def _read_table(source: ByteSource, header_row: int | None, *, every_address: bo
     for line, cells, odd in read_records(table):
         if cells and _COMMENT.match(cells[0]) and not any(map(str.strip, cells[1:])):
             continue
-        damaged = (change.message for at, change in odd.issues if change.damaged and at in read)
-        if (fault := odd.fault or next(damaged, None)) is not None:  # the person of the row would be written to
+        if odd is not PLAIN and (fault := _find_fault(odd, cells, emails, read)) is not None:  # the person would be written to
             raise InvalidRequest(f"{source.name}, {table.unit} {line}: {fault}")
         for text in (cells[at] for at in others if at < len(cells)):
             yield from ((f"{table.unit} {line}", each) for each in _ADDRESSES.findall(text))
@@ -188,6 +188,16 @@ def _read_table(source: ByteSource, header_row: int | None, *, every_address: bo
             if filled := [cell for cell in given if "@" in cell or not is_blank("email", cell)]:  # the first check is fast
                 yield from ((f"{table.unit} {line}", each) for cell in filled for each in _split(cell))
                 break
+
+
+def _find_fault(odd: Oddity, cells: Sequence[str], emails: Sequence[int], read: Collection[int]) -> str | None:
+    """Return why the entries of a row are unknown."""
+    has_email = any("@" in cells[at] for at in emails if at < len(cells))
+    for at, change in odd.issues:
+        # In a workbook, an error is a blank cell. Beside an address, it says as little as in a CSV file.
+        if change.damaged and at in read and (change.kind != "error" or at in emails or not has_email):
+            return change.message
+    return odd.fault
 
 
 def _split(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.files import sheet_of, text, workbook
+from support.files import error, sheet_of, text, workbook
 
 from outreach_async import Excluded, InvalidRequest
 from outreach_async.bulk import Exclusions, Repeats
@@ -139,6 +139,16 @@ def test_a_column_of_several_addresses_a_row_is_refused_in_a_parquet_file(tmp_pa
     pytest.importorskip("pyarrow.parquet").write_table(table, path := tmp_path / "list.parquet")
     with pytest.raises(InvalidRequest, match=r"column 'other e-mails', got list<element: string>; export it as text$"):
         read_exclusions(path)
+
+
+def test_an_error_in_a_workbook_is_refused_unless_an_address_is_beside_it(tmp_path: Path) -> None:
+    header, path = [*map(text, ("E-mail", "Domain"))], tmp_path / "list.xlsx"
+    path.write_bytes(workbook({"A": sheet_of([header, [text("ann@x.example"), error()]])}))
+    assert [*read_exclusions(path).find(ROWS)] == [0]
+    for row in [error(), text("")], [text(""), error()]:
+        path.write_bytes(workbook({"A": sheet_of([header, [text("ann@x.example"), text("")], row])}))
+        with pytest.raises(InvalidRequest, match=r"list\.xlsx, line 3: the cell's value is an error such as #N/A; fix the"):
+            read_exclusions(path)
 
 
 def test_a_key_of_another_list_is_refused_because_it_would_exclude_nobody(tmp_path: Path) -> None:
