@@ -151,7 +151,7 @@ def _read_texts(stream: IO[bytes]) -> Iterable[str]:
         content = kept + chunk
         yield content.decode(errors="replace")
         if b"\0" in content:
-            yield from (content[at:].decode("utf-16-le", errors="replace") for at in (0, 1))
+            yield from ((content[at:] + bytes(at)).decode("utf-16-le", errors="replace") for at in (0, 1))  # also big-endian
         kept = content[-_OVERLAP:]
 
 

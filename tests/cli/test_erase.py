@@ -247,6 +247,7 @@ OTHERS: dict[str, Callable[[Path], object]] = {
     "people.db": write_database,
     "people.txt": lambda path: path.write_bytes(b"\xff\xfe" + PEOPLE.encode("utf-16-le")),
     "other-order.txt": lambda path: path.write_bytes(b"\xfe\xff" + PEOPLE.encode("utf-16-be")),
+    "no-line-end.txt": lambda path: path.write_bytes(ANN.encode("utf-16-be")),
     "large.txt": lambda path: path.write_text("x " * 524_283 + ANN, encoding="utf-8"),
     f"{ANN}.txt": Path.touch,
     f"{ANN.replace('@', '%40')}.txt": Path.touch,
