@@ -47,6 +47,14 @@ def domain_key(domain: str) -> str:
     return unicodedata.normalize("NFKC", ".".join(map(_read_label, domain.split(".")))).lower()
 
 
+def spell(email: str) -> Sequence[str]:
+    """Return the contact key of an e-mail, and those of the other spellings of its domain."""
+    local, _, domain = (key := contact_key(email)).rpartition("@")
+    labels = (known := domain_key(domain)).split(".")
+    encoded = [label if label.isascii() else f"xn--{label.encode('punycode').decode()}" for label in labels]
+    return [*dict.fromkeys((key, f"{local}@{known}", f"{local}@{'.'.join(encoded)}"))]
+
+
 def _read_label(label: str) -> str:
     try:
         return label[4:].encode("ascii").decode("punycode") if label.startswith("xn--") else label

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import attrs
@@ -21,7 +22,7 @@ import msgspec
 
 from outreach_async._files.objects import open_objects
 from outreach_async._types import require_types
-from outreach_async.bulk._contact_keys import contact_key
+from outreach_async.bulk._contact_keys import contact_key, spell
 from outreach_async.bulk._rows import ERASED, NO_ROWS, decode_spooled, encode_spooled
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Target
@@ -46,8 +47,8 @@ _CUT: Final = 2  # characters of an address from which the end of a message that
 def match_people(emails: Iterable[str], ids: Iterable[str] = ()) -> Callable[[str], bool]:
     r"""Return a function that tells whether a text names one of the people.
 
-    Case does not matter. An address in JSON (`\u00fc`) or in a URL (`%40`)
-    counts, too.
+    Case and the spelling of a domain (Punycode) do not matter. An address
+    in JSON (`\u00fc`) or in a URL (`%40`) counts, too.
 
     Args:
         emails: E-mails of the people.
@@ -71,6 +72,7 @@ def match_people(emails: Iterable[str], ids: Iterable[str] = ()) -> Callable[[st
             raise InvalidRequest(f"emails: expected an e-mail address, got another text as number {at}; pass only addresses")
     if not keys:
         raise InvalidRequest("emails: expected at least one e-mail address, got none; pass the addresses to erase")
+    keys = [*chain.from_iterable(map(spell, keys))]
     texts = {form for key in (*keys, *map(str.lower, ids)) for form in (key, json.dumps(key, ensure_ascii=False)[1:-1])}
     either = "|".join(re.escape(text).replace("@", "(?:@|%40)") for text in sorted(texts))
     # In JSON, a line break before an address is an "n" or an "r". An apostrophe may quote an address, or be a part of it.
@@ -126,7 +128,8 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
 
     Args:
         locations: Paths or URLs of journals and ledgers.
-        emails: E-mails, which are compared as the service does.
+        emails: E-mails, compared as the service does, and in each spelling
+            of their domains.
         dry_run: Whether to change nothing.
 
     Raises:
@@ -144,7 +147,7 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
     require_types(erase, locals())
     emails = [*emails]
     names = match_people(emails)
-    find = partial(_Found, emails=[email.strip() for email in emails], names=names)
+    find = partial(_Found, emails=[*map(str.strip, emails), *chain.from_iterable(map(spell, emails))], names=names)
     unique = dict[object, Store]()
     for location in locations:
         store = location if isinstance(location, Store) else Store(location)

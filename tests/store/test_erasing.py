@@ -425,6 +425,20 @@ def test_a_person_is_found_in_a_text_and_others_are_not(local: str, form: Callab
         assert not names(other)
 
 
+@pytest.mark.parametrize("known", ["\u00e4nn@b\u00fccher.example", "\u00e4nn@xn--bcher-kva.example"])
+@pytest.mark.parametrize(
+    "given", ["\u00c4nn@B\u00fccher.example", "\u00e4nn@xn--bcher-kva.example", "\u00e4nn@b\u00fccher.example."]
+)
+@virtual_time
+async def test_a_person_is_erased_in_each_spelling_of_the_domain(known: str, given: str, journal: Store, ledger: Store) -> None:
+    rows = [{"email": known}, {"email": "\u00e4nn@other.example"}]
+    await send(QuotingService(), rows, journal=journal, spool=True)
+    await send(QuotingService(), rows, ledger=ledger, duplicates="overwrite")
+    of_journal, of_ledger = erase([journal, ledger], [given])
+    assert (of_journal.counts, of_ledger.counts["entries"]) == ({"rows": 1}, 1)
+    assert [each.contact for each in journal.outcomes()] == [{}, rows[1]]
+
+
 def test_a_person_is_found_by_the_id_of_a_contact() -> None:
     names = match_people([ANN], ["contact_00AB"])
     assert [names(text) for text in ("of contact_00ab.", "CONTACT_00AB", "contact_00abc")] == [True, True, False]
