@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any, Final, Literal, Self
 
 import attrs
@@ -45,6 +46,7 @@ ALL: Final = "all"
 """The selector of every configured workspace."""
 
 _MAX_KEY_SIZE: Final = 4_096
+_PIPE_WAIT: Final = 1.0  # seconds for which a named pipe waits for a program that writes to it
 MAX_LISTED: Final = 8
 
 
@@ -113,8 +115,7 @@ class KeyReference:
                 content = trim(environment.get(str(self.value)))
                 return os.fsencode(content or ""), "" if content else "is not set"
             if self.kind == "file":
-                with Path(str(self.value)).open("rb") as file:
-                    return _check_size(file.read(_MAX_KEY_SIZE + 1))
+                return _read_file(Path(str(self.value)), timeout)
             # Standard input may be the file of an import. What the command prints, also to stderr, may contain the key.
             null, pipe = subprocess.DEVNULL, subprocess.PIPE
             # The program is the user's own, in a file that only the user can write.
@@ -126,6 +127,23 @@ class KeyReference:
         if done.returncode:
             return b"", f"failed with exit code {done.returncode}"
         return _check_size(done.stdout)
+
+
+def _read_file(path: Path, timeout: float) -> tuple[bytes, str]:
+    """Return what a file has, and what is wrong with it. A named pipe waits for a program that writes to it, but not for ever."""
+    content, started = b"", monotonic()
+    with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb", buffering=0) as file:
+        while len(content) <= _MAX_KEY_SIZE:
+            # `None` if a program has the pipe open, but has not written yet; nothing if none has, or if this is all.
+            if part := file.read(_MAX_KEY_SIZE + 1):
+                content += part
+            elif monotonic() - started > (timeout if part is None else _PIPE_WAIT):
+                return b"", "is a named pipe to which no program writes"
+            elif part is not None and (content or not path.is_fifo()):
+                break
+            else:
+                sleep(_PIPE_WAIT / 100)
+    return _check_size(content)
 
 
 def _check_size(content: bytes) -> tuple[bytes, str]:

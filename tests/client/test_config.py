@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -312,6 +313,20 @@ def test_a_command_that_does_not_end_is_an_error() -> None:
     command = KeyReference("command", (sys.executable, "-c", "import time; time.sleep(60)"))
     with pytest.raises(InvalidRequest, match=r"did not end within 0.01 s; run the whole command in a shell to see why$"):
         command.read(timeout=0.01)
+
+
+def test_the_key_of_a_named_pipe_is_read_if_a_program_writes_it(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    found = KeyReference("file", str(pipe))
+    with pytest.raises(InvalidRequest, match=r"pipe is a named pipe to which no program writes; correct its path"):
+        found.read()
+    writer = os.open(pipe, os.O_RDWR)  # which opens a pipe that nobody reads
+    with pytest.raises(InvalidRequest, match="to which no program writes"):
+        found.read(timeout=0.0)
+    os.close(writer)
+    (thread := Thread(target=pipe.write_bytes, args=(b"key_1\n",))).start()
+    assert reveal(found.read()) == "key_1"
+    thread.join()
 
 
 def agency() -> FakeService:
