@@ -309,6 +309,14 @@ def test_a_key_that_cannot_be_read_is_an_error_without_secrets(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(("kind", "value"), [("command", "pass show key"), ("env", ("KEY",)), ("file", ("key",))])
+def test_only_a_command_has_arguments(kind: Any, value: Any) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"value: expected a (tuple of a program and its arguments|string), got (str|tuple); pass"
+    ):
+        KeyReference(kind, value)
+
+
 def test_a_command_that_does_not_end_is_an_error() -> None:
     command = KeyReference("command", (sys.executable, "-c", "import time; time.sleep(60)"))
     with pytest.raises(InvalidRequest, match=r"did not end within 0.01 s; run the whole command in a shell to see why$"):

@@ -493,6 +493,7 @@ async def test_a_campaign_that_does_not_exist_is_no_target_of_the_ledger(fake: F
     assert file.contacts().targets == {(SPACE, None): 0, (SPACE, campaign): 1}
 
 
+@pytest.mark.thorough
 async def test_a_contact_in_many_campaigns_is_unchanged_in_each(fake: FakeService, file: Store) -> None:
     rows = [{**ANN, "campaign": fake.add_campaign(SPACE, name=f"c{number}")} for number in range(800)]
     await run(fake, file, rows)
