@@ -98,9 +98,6 @@ if TYPE_CHECKING:
         contact_key,  # an e-mail as the service compares it
         order_key,  # equal for e-mails that may be one contact
     )
-    from outreach_async.bulk._exclusions import (
-        spell_contact,  # a contact key in the spelling of exclusions
-    )
     from outreach_async.bulk._outcomes import (
         add_reports,  # the sums of outcomes and targets
         affects_every_row,  # the error says nothing about its row
@@ -184,7 +181,6 @@ _HOMES: Final = {
     "bulk._arrow_cells": "cell_kind to_strings",
     "bulk._cells": "is_blank",
     "bulk._contact_keys": "contact_key order_key",
-    "bulk._exclusions": "spell_contact",
     "bulk._outcomes": "add_reports affects_every_row failed_outcome unsent_outcome",
     "bulk._progress": "RateEstimator describe_pace",
     "bulk._row_index": "RowIndex",

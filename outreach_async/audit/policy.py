@@ -65,7 +65,7 @@ class Policy:
     thresholds: dict[str, dict[str, float]] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        require_types(Policy, attrs.asdict(self, recurse=False))
+        require_types(Policy, attrs.asdict(self, recurse=False), any_text=True)
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:

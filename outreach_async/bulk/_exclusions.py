@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,7 +124,7 @@ class Exclusions:
         """
         self._require_text(email, "e-mail")
         self._require_text(reason, "reason")
-        self._hashes[_hasher(self._key)(text := spell_contact(contact_key(email)))] = reason
+        self._hashes[_hasher(self._key)(text := _spell(contact_key(email)))] = reason
         # A bit for each checksum, of 8 to 32 for each entry, tells of nearly all other addresses that they are not listed. Their
         # hashes would take twice the time, because the table of a million is too large for the cache of a processor.
         if self._key is None:
@@ -136,6 +137,27 @@ class Exclusions:
     def _require_text(self, value: object, what: str) -> None:
         if not isinstance(value, str):  # with the reason None, nobody would be excluded
             raise InvalidRequest(f"{self.name}: expected a string as the {what}, got {type_name(value)}; pass one")
+
+    def mark(self, email: str) -> str:
+        """Return the mark of an e-mail, which a list with a key may have.
+
+        It is the HMAC-SHA256 of the e-mail in lower case, with its domain
+        in Unicode, not in Punycode, and without a dot at its end.
+
+        Raises:
+            InvalidRequest: The list has no key.
+
+        Example:
+            ```python
+            blocked = Exclusions(key=b"secret")
+            blocked.add(blocked.mark("ann@company.example"))
+            print(len(blocked), blocked("Ann@Company.example"))  # -> 1 the list exclude has the address
+            ```
+        """
+        require_types(Exclusions.mark, locals(), any_text=True)
+        if self._key is None:
+            raise InvalidRequest(f"{self.name}: expected a list with a key, got one without; pass key=")
+        return hmac.digest(self._key, _encode(_spell(contact_key(email))), "sha256").hex()
 
     def find(self, emails: Sequence[str]) -> dict[int, Excluded]:
         """Return an error for each e-mail that is listed, by its position.
@@ -157,7 +179,7 @@ class Exclusions:
                 if not is_listed and not (self._domains and content.rpartition(b"@")[2] in self._domains):
                     return None  # nearly always
             text = key
-        hash_, text = _hasher(self._key), text or spell_contact(key)
+        hash_, text = _hasher(self._key), text or _spell(key)
         reason = self._hashes.get(hash_(text))
         if reason is None and text is not key:  # others make marks of an address as it is written
             reason = self._hashes.get(hash_(key))
@@ -189,7 +211,7 @@ def _clean(text: str) -> str:
     return quoted[2].strip() if (quoted := _QUOTED.fullmatch(text)) else text
 
 
-def spell_contact(key: str) -> str:
+def _spell(key: str) -> str:
     """Return a contact key with its domain in the spelling in which domains are compared."""
     local, at, domain = key.rpartition("@")
     return f"{local}{at}{domain_key(domain)}"

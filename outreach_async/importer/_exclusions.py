@@ -12,7 +12,7 @@ from secrets import token_hex
 from types import SimpleNamespace
 from typing import Any, Final
 
-from outreach_async._plumbing import contact_key, is_blank, show_name, spell_contact
+from outreach_async._plumbing import contact_key, is_blank, show_name
 from outreach_async.bulk import Exclusions
 from outreach_async.errors import InvalidRequest
 from outreach_async.importer._columns import ColumnMapper
@@ -70,11 +70,9 @@ def read_exclusions(path: str | Path) -> Exclusions:
 def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
     r"""Add marks of e-mails to a list, and return how many were new.
 
-    A mark is the HMAC-SHA256 of the e-mail in lower case, with an
-    international domain in Unicode and not in Punycode. Its key is in the
-    file `PATH.key`, which only this user can read. Both files are
-    created if there is none. Keep the key: without it, the list is of no
-    use.
+    Marks are those of `Exclusions.mark`. Their key is in the file
+    `PATH.key`, which only this user can read. Both files are created if
+    there is none. Keep the key: without it, the list is of no use.
 
     Raises:
         InvalidRequest: A value is no e-mail, or the list has no key.
@@ -86,8 +84,8 @@ def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
         # -> 1 0
         ```
     """
-    place, keys = Path(path), dict.fromkeys(spell_contact(contact_key(email)) for email in emails)
-    if not all(map(is_address, keys)):
+    place, given = Path(path), [*emails]
+    if not all(is_address(contact_key(email)) for email in given):
         raise InvalidRequest(f"{path}: expected e-mails, got a text that is none; correct it")
     has_marks = place.exists() and place.stat().st_size > 0
     if (key := _read_key(path)) is None:
@@ -96,10 +94,11 @@ def add_exclusions(path: str | Path, emails: Iterable[str]) -> int:
         with open(f"{path}.key", "x", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(f"{token_hex(32)}\n")
         key = _read_key(path) or b""
-    known = read_exclusions(path).find([*keys]) if has_marks else {}
-    new = [email for at, email in enumerate(keys) if at not in known]
+    listed = read_exclusions(path) if has_marks else Exclusions(key=key)
+    known = listed.find(given)
+    new = dict.fromkeys(listed.mark(email) for at, email in enumerate(given) if at not in known)
     marks = "" if has_marks else f"{_MADE}{_prove(key)}\n"
-    marks += "".join(f"{hmac.digest(key, email.encode(errors='surrogatepass'), 'sha256').hex()}\n" for email in new)
+    marks += "".join(f"{mark}\n" for mark in new)
     with place.open("a+b") as stream:  # others may add marks at the same time
         stream.seek(max(0, stream.seek(0, os.SEEK_END) - 1))
         stream.write((b"" if stream.read(1) in {b"", b"\n"} else b"\n") + marks.encode())

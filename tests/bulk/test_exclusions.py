@@ -70,6 +70,9 @@ def test_a_list_that_grows_finds_each_of_its_entries_and_no_other() -> None:
 @pytest.mark.parametrize("key", [b"key", b"k" * 64, b"k" * 65])
 def test_a_mark_is_the_hmac_of_an_address_or_of_a_domain(key: bytes) -> None:
     marks = [hmac.new(key, text.encode(), "sha256").hexdigest() for text in ("ann@x.example", "@a.example")]
+    assert Exclusions(key=key).mark(" Ann@X.example.") == marks[0]
+    with pytest.raises(InvalidRequest, match="blocked: expected a list with a key, got one without; pass key="):
+        Exclusions(name="blocked").mark("ann@x.example")
     listed = Exclusions([marks[0], marks[1].upper()], key=key)
     assert {*listed.find(["Ann@X.example", "bo@x.example", "bo@A.example.", "bo@eu.a.example"])} == {0, 2}
     assert "key" not in repr(listed)
