@@ -123,6 +123,10 @@ class Agency:
 
 @pytest.fixture
 def agency_service() -> FakeService:
+    return new_service()
+
+
+def new_service() -> FakeService:
     service = FakeService()
     for name in "12":
         service.add_workspace(f"space_{name}")
@@ -138,16 +142,21 @@ def require_one_each(service: FakeService) -> list[int]:
 
 
 @pytest.mark.thorough
-def test_two_processes_at_the_same_moment_create_each_person_once(agency_service: FakeService, tmp_path: Path) -> None:
-    with serve_in_thread(agency_service) as url:
-        agency = Agency(tmp_path, url)
-        both = [agency.hold(name) for name in "12"]
-        ended = [wait_for_end(process) for process in both]
-    assert [each.code for each in ended] == [0, 0], ended
-    counts = require_one_each(agency_service)
-    held = [int(re.search(r"excluded\t(\d+)", each.out)[1]) for each in ended]  # type: ignore[index]
-    assert held == [PEOPLE - count for count in counts]
-    assert min(counts) > 0  # they did import at the same moment
+def test_two_processes_at_the_same_moment_create_each_person_once(tmp_path: Path) -> None:
+    counts = [0]
+    for attempt in range(8):  # until they did import at the same moment: a busy machine may start one of them too late
+        (folder := tmp_path / str(attempt)).mkdir()
+        with serve_in_thread(service := new_service()) as url:
+            agency = Agency(folder, url)
+            both = [agency.hold(name) for name in "12"]
+            ended = [wait_for_end(process) for process in both]
+        assert [each.code for each in ended] == [0, 0], ended
+        counts = require_one_each(service)
+        held = [re.search(r"excluded\t(\d+)", each.out) for each in ended]
+        assert [int(each[1]) if each else 0 for each in held] == [PEOPLE - count for count in counts]
+        if min(counts) > 0:
+            break
+    assert min(counts) > 0
 
 
 @pytest.mark.nightly
