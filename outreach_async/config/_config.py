@@ -137,10 +137,10 @@ def _read_file(path: Path, timeout: float) -> tuple[bytes, str]:
             # `None` if a program has the pipe open, but has not written yet; nothing if none has, or if this is all.
             if part := file.read(_MAX_KEY_SIZE + 1):
                 content += part
-            elif monotonic() - started > (timeout if part is None else _PIPE_WAIT):
-                return b"", "is a named pipe to which no program writes"
             elif part is not None and (content or not path.is_fifo()):
                 break
+            elif monotonic() - started > (timeout if part is None else _PIPE_WAIT):
+                return b"", "is a named pipe to which no program writes"
             else:
                 sleep(_PIPE_WAIT / 100)
     return _check_size(content)

@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -332,9 +332,16 @@ def test_the_key_of_a_named_pipe_is_read_if_a_program_writes_it(tmp_path: Path) 
     with pytest.raises(InvalidRequest, match="to which no program writes"):
         found.read(timeout=0.0)
     os.close(writer)
-    (thread := Thread(target=pipe.write_bytes, args=(b"key_1\n",))).start()
-    assert reveal(found.read()) == "key_1"
-    thread.join()
+
+    def write(seconds: float) -> None:
+        with pipe.open("wb") as file:
+            Event().wait(seconds)  # as a program that asks a person for a password
+            file.write(b"key_1\n")
+
+    for seconds in 0.0, 1.1:
+        (thread := Thread(target=write, args=(seconds,))).start()
+        assert reveal(found.read()) == "key_1"
+        thread.join()
 
 
 def agency() -> FakeService:
