@@ -47,7 +47,7 @@ def domain_key(domain: str) -> str:
     return unicodedata.normalize("NFKC", ".".join(map(_read_label, domain.split(".")))).lower()
 
 
-def spell(email: str) -> Sequence[str]:
+def spellings(email: str) -> Sequence[str]:
     """Return the contact key of an e-mail, and those of the other spellings of its domain."""
     local, _, domain = (key := contact_key(email)).rpartition("@")
     labels = (known := domain_key(domain)).split(".")

@@ -98,11 +98,11 @@ GDPR and CCPA give people the right to it.
     outreach-async erase --from requests.txt --path . --and-exclude blocked.txt
 
 The command removes what ledgers, journals, histories, rejects, results and
-findings have of these people. A ledger then no longer holds them,
-so name the list of marks in `exclude` of `outreach.toml`: it excludes them
-from later imports. The record says what was removed where, which other
-files still name them (exit code 3), such as `requests.txt`, and what the
-service still has: only its support can delete that.
+findings have of these people. A ledger then no longer holds them, so name
+the list of marks in `exclude` of `outreach.toml`: it excludes them from
+later imports. The record says what was removed where, which other files
+still name them (exit code 3), such as `requests.txt`, and what the service
+still has: only its support can delete that.
 
 The morning after
 -----------------

@@ -22,7 +22,7 @@ import msgspec
 
 from outreach_async._files.objects import open_objects
 from outreach_async._types import require_types
-from outreach_async.bulk._contact_keys import contact_key, spell
+from outreach_async.bulk._contact_keys import contact_key, spellings
 from outreach_async.bulk._rows import ERASED, NO_ROWS, decode_spooled, encode_spooled
 from outreach_async.errors import InvalidRequest, OutreachError
 from outreach_async.models import Target
@@ -72,7 +72,7 @@ def match_people(emails: Iterable[str], ids: Iterable[str] = ()) -> Callable[[st
             raise InvalidRequest(f"emails: expected an e-mail address, got another text as number {at}; pass only addresses")
     if not keys:
         raise InvalidRequest("emails: expected at least one e-mail address, got none; pass the addresses to erase")
-    keys = [*chain.from_iterable(map(spell, keys))]
+    keys = [*chain.from_iterable(map(spellings, keys))]
     texts = {form for key in (*keys, *map(str.lower, ids)) for form in (key, json.dumps(key, ensure_ascii=False)[1:-1])}
     either = "|".join(re.escape(text).replace("@", "(?:@|%40)") for text in sorted(texts))
     # In JSON, a line break before an address is an "n" or an "r". An apostrophe may quote an address, or be a part of it.
@@ -147,7 +147,7 @@ def erase(locations: Iterable[str | os.PathLike[str] | Store], emails: Iterable[
     require_types(erase, locals())
     emails = [*emails]
     names = match_people(emails)
-    find = partial(_Found, emails=[*map(str.strip, emails), *chain.from_iterable(map(spell, emails))], names=names)
+    find = partial(_Found, emails=[*map(str.strip, emails), *chain.from_iterable(map(spellings, emails))], names=names)
     unique = dict[object, Store]()
     for location in locations:
         store = location if isinstance(location, Store) else Store(location)
